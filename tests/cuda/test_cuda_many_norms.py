@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cases import assert_same_bits
 from clip_cases import FLOATS, array_of
-from devices import DEVICE
+from devices import DEVICE, HostArray
 
 import tfopt
 from tfopt.cuda.device_array import DeviceArray, as_device_array
@@ -106,6 +106,28 @@ def test_any_axes(dtype: str, axes: list[int]) -> None:
     tfopt.set_flush_denormals(False)
     theirs = tfopt.clip_by_norm(x, 3.0, axes)
     assert_same_bits(DEVICE.back(clipped), theirs, f"axes {axes}")
+
+
+@each_float
+@pytest.mark.parametrize("inner", [1, 2, 3, 4, 7, 8, 16, 24, 1000])
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_slices_are_scaled(dtype: str, inner: int, shifted: bool, in_place: bool) -> None:
+    """In packs of 16 bytes that are in one slice, and element by element."""
+    x = spread((70 * inner + 1,), dtype)
+    x[inner * 30 : inner * 40] *= np.float16(2.0**-14)  # which are not scaled
+    x[1] = np.nan
+    part = slice(1, None) if shifted else slice(None, -1)
+    there = DEVICE.part(DEVICE.to(x), part)
+    tfopt.set_flush_denormals(False)
+    theirs = tfopt.clip_by_norm(x[part].reshape(5, 14, inner), 3.0, [2])
+    far = there.reshape(5, 14, inner) if DEVICE.name != "host" else reshaped(there, inner)
+    clipped = tfopt.clip_by_norm(far, 3.0, [2], out=far if in_place else None)
+    assert_same_bits(DEVICE.back(clipped), theirs, f"{inner} of {dtype}")
+
+
+def reshaped(there: Any, inner: int) -> HostArray:
+    return HostArray(there.array.reshape(5, 14, inner), there.stream)
 
 
 @on_the_stand_in

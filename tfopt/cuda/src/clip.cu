@@ -309,7 +309,9 @@ API int tfopt_cuda_scale_slices(int device, void *stream, void *at, int type, vo
     with_type(Floats(), type, [&](auto v) {
         using V = decltype(v);
         const SliceScaling<V> w = {static_cast<Factors *>(at), static_cast<V *>(out),
-                                   static_cast<const V *>(data), size, *slices};
+                                   static_cast<const V *>(data), size, *slices,
+                                   slices->n && !slices->stride[0] &&
+                                       slices->size[0] % (16 / sizeof(V)) == 0};
         if (size)
             LAUNCH(static_cast<cudaStream_t>(stream), blocks_for(size), THREADS, (scale_slices<V>), w);
     });

@@ -51,15 +51,25 @@ template <class V> struct SliceScaling {
     V *out;
     const V *data;
     std::int64_t size;
-    Axes slices; /* strides of the slice number along the array's axes */
+    Axes slices;   /* strides of the slice number along the array's axes */
+    bool in_packs; /* whether the 16 bytes of a pack belong to one slice */
 };
 
 template <class V> KERNEL scale_slices(IN_PARAMETERS SliceScaling<V> w) {
-    walk<1>(blockIdx.x, w.size, false, [&](auto, std::int64_t i) {
-        const Factors &factors = w.factors[offset_of(w.slices, i)];
-        const Factor factor = factor_for(factors, typename Computed<V>::type());
-        if (factor.first != 1 || w.out != w.data)
-            w.out[i] = scaled(w.data[i], factor);
+    constexpr int WIDE = 16 / sizeof(V);
+    const bool aligned = w.in_packs && on_packs(16, w.out, w.data);
+    walk<WIDE>(blockIdx.x, w.size, aligned, [&](auto wide, std::int64_t i) {
+        using Some = Pack<V, decltype(wide)::value>;
+        const std::int64_t slice = w.size >> 32 ? offset_of(w.slices, i)
+                                                : offset_of(w.slices, std::uint32_t(i));
+        const Factor factor = factor_for(w.factors[slice], typename Computed<V>::type());
+        if (factor.first == 1 && w.out == w.data)
+            return; /* nothing is read, nothing written */
+        Some pack = *reinterpret_cast<const Some *>(w.data + i);
+#pragma unroll
+        for (V &x : pack.e)
+            x = scaled(x, factor);
+        *reinterpret_cast<Some *>(w.out + i) = pack;
     });
 }
 

@@ -47,13 +47,13 @@ struct Axes {
     std::int64_t size[MOST_AXES], stride[MOST_AXES]; /* in elements */
 };
 
-/* The offset of the i-th element along some axes, in C order. */
-BOTH std::int64_t offset_of(const Axes &axes, std::int64_t i) {
+/* The offset of the i-th element along some axes, in C order; 32 bits divide faster than 64. */
+template <class Index> BOTH std::int64_t offset_of(const Axes &axes, Index i) {
     std::int64_t offset = 0;
 #pragma unroll 1
     for (int k = 0; k < axes.n - 1; k++) {
-        offset += i % axes.size[k] * axes.stride[k];
-        i /= axes.size[k];
+        offset += std::int64_t(i % Index(axes.size[k])) * axes.stride[k];
+        i /= Index(axes.size[k]);
     }
-    return axes.n ? offset + i * axes.stride[axes.n - 1] : 0;
+    return axes.n ? offset + std::int64_t(i) * axes.stride[axes.n - 1] : 0;
 }
