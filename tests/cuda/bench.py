@@ -7,12 +7,15 @@ copies memory in the same run, for the bytes an update has to move.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import statistics
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import torch
+from bench_optimizers import Bench, optimizers
 from cases import ordinary_hypers
 
 import tfopt
@@ -184,6 +187,27 @@ def clipped_steps(sizes: list[int], rate: float, what: str) -> list[dict[str, An
     return [*made, {"work": f"torch clip_grad_norm_ alone, {what}", "ms": time}]
 
 
+def asked(*command: str) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return done.stdout.strip()
+
+
+def machine() -> dict[str, str]:
+    """Return what the figures depend on."""
+    driver = asked("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    return {
+        "device": torch.cuda.get_device_name(),
+        "driver": driver.split("\n")[0],
+        "CUDA of torch": str(torch.version.cuda),
+        "torch": torch.__version__,
+        "commit": asked("git", "rev-parse", "HEAD"),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
@@ -192,21 +216,37 @@ def main() -> None:
     arguments = parser.parse_args()
     n = 1 << arguments.exponent
     rate = copy_rate(n)
-    results = [{"work": "copy", "GB/s": rate / 1e6}]
-    results += dense(n, rate)
-    results += against_torch([n], f"2^{arguments.exponent}")
-    results += against_torch([1000] * 1000, "1000 x 1000")
-    results += clipping(n, rate)
-    results += clipped_steps([n], rate, f"2^{arguments.exponent}")
-    results += clipped_steps([1000] * 1000, rate, "1000 x 1000")
-    results += sparse(rate, arguments.table, 64, min(1_000_000, arguments.table // 50))
-    for row in results:
-        figures = ", ".join(f"{k} {v:.3g}" for k, v in row.items() if k != "work")
-        print(f"{row['work']:<72}{figures}")
-    if arguments.json:
-        facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-        with open(arguments.json, "w") as file:
-            json.dump({**facts, "results": results}, file, indent=1)
+    bench = Bench(
+        lambda array: torch.from_numpy(array).cuda(),
+        lambda *shape: torch.rand(*shape, device="cuda"),
+        milliseconds,
+        torch.cuda.synchronize,
+    )
+    size, lookups = f"2^{arguments.exponent}", min(1_000_000, arguments.table // 50)
+    sections: list[Callable[[], list[dict[str, Any]]]] = [
+        lambda: [{"work": "copy", "GB/s": rate / 1e6}],
+        lambda: optimizers(bench, arguments.exponent, arguments.table // 10),
+        lambda: against_torch([n], size),
+        lambda: against_torch([1000] * 1000, "1000 x 1000"),
+        lambda: clipping(n, rate),
+        lambda: clipped_steps([n], rate, size),
+        lambda: clipped_steps([1000] * 1000, rate, "1000 x 1000"),
+        lambda: sparse(rate, arguments.table, 64, lookups),
+        lambda: dense(n, rate),
+    ]
+    facts, results = machine(), []
+    for section in sections:
+        for row in section():
+            figures = ", ".join(
+                f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}"
+                for k, v in row.items()
+                if k != "work"
+            )
+            print(f"{row['work']:<72}{figures}")
+            results.append(row)
+        if arguments.json:  # a time limit leaves what has been timed
+            with open(arguments.json, "w") as file:
+                json.dump({**facts, "results": results}, file, indent=1)
 
 
 if __name__ == "__main__":

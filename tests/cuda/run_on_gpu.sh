@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds, tests and times the CUDA path on a machine with an NVIDIA GPU, offline, in at most six
 # minutes: run_on_gpu.sh [FOLDER]. Needs nvcc of CUDA 13 and Python with numpy, cython, setuptools,
-# pytest, hypothesis, ml_dtypes, torch and cupy. Logs and figures go to FOLDER, and what fails does
-# not keep the rest from running. What checks results runs at the same time; what takes times runs
-# alone, at the end. The time limits of the commands add up to six minutes.
+# pytest, hypothesis, ml_dtypes, torch and cupy; bitsandbytes is timed, too, if it is there. Logs and
+# figures go to FOLDER, and what fails does not keep the rest from running. What checks results runs
+# at the same time; what takes times runs alone, at the end. The time limits of the commands add up to
+# six minutes.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:-build/gpu}")
@@ -63,7 +64,7 @@ if command -v compute-sanitizer > /dev/null; then
     start sanitizer 110 compute-sanitizer --error-exitcode 9 python3 small.py
 fi
 finish
-step programs 45 env TFOPT_TEST_DEVICE=torch python3 programs.py --json "$out/programs.json"
-step bench 75 python3 bench.py --json "$out/bench.json"
+step programs 35 env TFOPT_TEST_DEVICE=torch python3 programs.py --json "$out/programs.json"
+step bench 85 python3 bench.py --json "$out/bench.json"
 printf '\n%s s; failed: %s\n' "$SECONDS" "${failed[*]:-none}"
 [ ${#failed[@]} = 0 ]
