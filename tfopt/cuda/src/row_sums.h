@@ -40,6 +40,7 @@ template <class R, class V, class G> struct RowSums {
         bool joins;              /* whether sums of spans are joined */
         double of_spans[R::sums];
         V numbers[R::arrays - R::whole]; /* of the row */
+        real gradient; /* of the thread's only element, if a row has few */
     };
 
     Call w;
@@ -143,7 +144,7 @@ template <class R, class V, class G> struct RowSums {
     }
 
     /* Fill the thread's lane with a span, or with those sums of spans that belong there. */
-    DEVICE void fill(double *share, const Own &own) const {
+    DEVICE void fill(double *share, Own &own) const {
         double sums[R::sums] = {};
         if (own.joins)
             for (int k = 0; k < R::sums; k++)
@@ -154,7 +155,8 @@ template <class R, class V, class G> struct RowSums {
         for (std::int64_t c = begin + lane(own); c < stop; c += LANES) {
             real x[R::whole];
             get(own, c, x);
-            R::first(x, gradient(own, c), w.with.s, sums);
+            own.gradient = gradient(own, c);
+            R::first(x, own.gradient, w.with.s, sums);
         }
         for (int k = 0; k < R::sums; k++)
             share[k * LANES] = sums[k];
@@ -199,7 +201,7 @@ template <class R, class V, class G> struct RowSums {
         for (std::int64_t c = lane(own); c < inner(own); c += LANES) {
             real x[R::whole];
             get(own, c, x);
-            R::dense(x, gradient(own, c), s, w.with.constants);
+            R::dense(x, inner(own) > LANES ? gradient(own, c) : own.gradient, s, w.with.constants);
             for (int k = 0; k < R::whole; k++)
                 store(&w.data[own.tensor][k][own.row * inner(own) + c], x[k]);
         }

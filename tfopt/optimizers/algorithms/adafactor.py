@@ -58,9 +58,9 @@ class Adafactor(Optimizer):
     and ``c`` (without the last and the second to last axis) for variables with at least two axes,
     ``v`` for others. It has no row in the table of rules: a step needs means over rows and columns
     of the gradient, and over the whole step, before it can write an element. So it is written in
-    NumPy, takes several passes, and computes 16-bit variables in float32. Variables must be real.
-    The product of the means of a row and a column is at least the smallest normal number: where
-    gradients are zero it would vanish.
+    NumPy, and for a GPU in CUDA, takes several passes, and computes 16-bit variables in float32.
+    Variables must be real. The product of the means of a row and a column is at least the smallest
+    normal number: where gradients are zero it would vanish.
 
     A sparse gradient is treated as dense, with zeros in the other rows, as in Keras: the column
     means and the step size depend on the whole variable, so lazy steps would be meaningless.
