@@ -140,6 +140,7 @@ def test_fits_are_the_twins(
     X, y, weight = data(loss)
     if kind == "columns":
         monkeypatch.setattr(coordinate_descent, "MOST_IN_MATRIX", 0)
+        monkeypatch.setattr(coordinate_descent, "LARGEST_MATRIX", 0)
         monkeypatch.setattr(coordinate_descent, "SMALLEST", 2)
     for l1 in (0.5, 6.0):
         problem = Problem(X, y, weight, loss_named(f"{loss}_loss", PARAMETER), l1, l2, intercept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from typing import Any
 
@@ -89,6 +90,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(*rows)
+        doubt = math.inf if record_named(loss).is_linear_far else costs.DOUBT
         options: dict[str, Any] = {
             "parameter": PARAMETER,
             "l1": l1,
@@ -102,6 +104,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
                 with_matrix,
                 sample,
                 reuses,
+                0.0 if with_matrix or blocks else doubt,
             ),
         }
         if blocks is None:

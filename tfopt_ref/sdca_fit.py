@@ -146,6 +146,7 @@ def climb(
     best: Fit | None = None
     certified, per_gap, last_gap = 0, 1.0, math.inf
     n_iter, number, begins = 0, 0, newton is not None and newton.cost == 0
+    due = {2}
     found = Fit(v.copy(), b, examples["a"].copy(), math.inf, math.inf, 0)
     if newton is not None and begins and newton.sample:
         found = beginning(problem, found, newton.sample)
@@ -159,16 +160,20 @@ def climb(
         n_iter, number = n_iter + 1, number + 1
         estimate = visit(number)
         small = best is not None and estimate <= SLACK * tol * best.primal * per_gap
-        if small or number in (2, certified + CERTIFY_EVERY) or n_iter == max_iter:
+        if small or number in due | {certified + CERTIFY_EVERY} or n_iter == max_iter:
             found = certificate(problem, examples["a"], v, n_iter)
             best = better(best, found)
             if best.near(tol) or n_iter == max_iter:
                 return best
             rate = math.log(last_gap / found.gap) / (number - certified)
-            rate = FIRST_RATE if math.isinf(last_gap) else rate
+            is_first = math.isinf(last_gap)
+            rate = FIRST_RATE if is_first else rate
             certified, per_gap, last_gap = number, estimate / found.gap, found.gap
             if newton is not None:
-                begins = epochs_left(found, tol, rate) > NEWTON_STEPS * newton.cost
+                left, cost = epochs_left(found, tol, rate), NEWTON_STEPS * newton.cost
+                begins = left > cost
+                if is_first and begins and left <= newton.doubt * cost:
+                    begins, due = False, {number + 1}
 
 
 def better(best: Fit | None, found: Fit) -> Fit:

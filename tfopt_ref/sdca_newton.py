@@ -56,12 +56,16 @@ class Newton(NamedTuple):
         How many of the rows to begin with, if it begins at once: 0 begins where it is.
     reuses : bool
         Whether second derivatives serve a second step where the gap is at most NEAR.
+    doubt : float
+        With the first certificate Newton's method takes over only if epochs are expected to take
+        more than so many times as long; otherwise the next epoch has to show how fast they are.
     """
 
     cost: float
     with_matrix: bool = True
     sample: int = 0
     reuses: bool = False
+    doubt: float = 0.0
 
 
 def beginning(problem: Problem, start: Fit, size: int) -> Fit:

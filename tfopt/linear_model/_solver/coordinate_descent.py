@@ -30,8 +30,9 @@ __all__ = ["minimize_model", "run_descent", "solve_by_descent", "without_interce
 #: The size of the first working set; that of later ones is at least twice the number of weights
 #: that are not 0.
 SMALLEST = 128
-#: With a larger working set the matrix of the model is not formed.
-MOST_IN_MATRIX = 512
+#: With a larger working set the matrix of the model is not formed; up to the second number it is if
+#: a sweep over it reads fewer values than one over the columns.
+MOST_IN_MATRIX, LARGEST_MATRIX = 512, 2048
 #: The largest number of sweeps for one step, by columns.
 SWEEPS = 1000
 #: The smallest number of sweeps before a linear system is solved, and the largest number of both.
@@ -164,12 +165,14 @@ class _Model:
         self.size = SMALLEST
         self.working = np.zeros(0, np.intp)
         self.matrix: tuple[np.ndarray, np.ndarray, float] | None = None
+        per_column = objective.n_features // objective.n_weights
+        self.most_in_matrix = max(MOST_IN_MATRIX, min(per_column, LARGEST_MATRIX))
 
     def gradient(self, state: RowState, w: np.ndarray) -> np.ndarray:
         """Return the gradient of the losses, and form the matrix if it is of all features."""
         n = w.size
         self.size = max(self.size, 2 * int(np.count_nonzero(w)))
-        if self.size < n / 2 or n > MOST_IN_MATRIX or self._is_known(np.arange(n)):
+        if self.size < n / 2 or n > self.most_in_matrix or self._is_known(np.arange(n)):
             return rows.gradient(self.objective, state, self.factors)
         gradient, H = rows.newton_system(self.objective, state)
         self.working, self.matrix = np.arange(n), self._without_intercept(H)
@@ -198,7 +201,7 @@ class _Model:
         """
         n = w.size
         working = self.select(w, gradient[:-1])
-        descend = self._by_matrix if working.size <= MOST_IN_MATRIX else self._by_columns
+        descend = self._by_matrix if working.size <= self.most_in_matrix else self._by_columns
         new, left, bias_step = descend(
             state, working, w[working], gradient[working], float(gradient[-1]), tolerance
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tfopt.linear_model._solver.interior_rows import Step
@@ -11,6 +12,7 @@ from tfopt.linear_model._solver.work import (
     CHEAP,
     EPOCHS,
     EPOCHS_OF_CORNERS,
+    FEW_PRODUCTS,
     INTERIOR_STEPS,
     MOST_WEIGHTS,
     PRODUCTS,
@@ -21,6 +23,7 @@ from tfopt.linear_model._solver.work import (
     epoch_work,
     hessian_work,
     interior_work,
+    n_rows,
     newton_work,
     product_work,
 )
@@ -62,8 +65,9 @@ EPOCHS_IN_BLOCKS = 5.0
 #: over from epochs that are slow.
 MOST_CERTAIN_WEIGHTS = 512
 UNCERTAINTY = 8.0
-#: By how much solutions that are less sparse than is counted on raise the work.
-LESS_SPARSE = 2.0
+#: With at least as many rows as weights conjugate gradients are as fast as is counted on: they take
+#: over at once if epochs are expected to take more than so many times as long.
+DOUBT = 2.0
 #: From so many rows on the interior-point method leaves out some, which lessens its work to about
 #: this share of that of all rows.
 MANY_ROWS, SHARE_OF_MANY = 4096, 0.6
@@ -91,12 +95,15 @@ class Costs(NamedTuple):
         Whether to begin with Newton steps.
     reuses_hessian : bool
         Whether a Hessian that is factorized serves a second step near the minimum.
-    compares_rates : bool
-        Whether epochs have to show how fast they are before steps may take over.
+    doubt : float
+        Epochs have to show how slow they are before steps may take over, unless they are expected
+        to take more than so many times the work of the steps.
     is_interior : bool
         Whether steps are those of the interior-point method instead.
     leaves_out_rows : bool
         Whether these leave out rows far from the corners of their losses.
+    step_for : callable, optional
+        Returns `newton_step` for a number of weights that are not 0, if it depends on that.
     first_epochs : int
         How many epochs come before the first certificate.
     """
@@ -108,9 +115,10 @@ class Costs(NamedTuple):
     descends: bool = False
     begins_with_newton: bool = False
     reuses_hessian: bool = False
-    compares_rates: bool = False
+    doubt: float = 0.0
     is_interior: bool = False
     leaves_out_rows: bool = False
+    step_for: Callable[[int], float] | None = None
     first_epochs: int = 2
 
     @property
@@ -186,16 +194,26 @@ def estimate_costs(
         polishes = choose_linear_solver(objective)[1] * epoch <= CHEAP
         return Costs(math.inf, False, step_polishes=polishes, descends=True)
     if solver == "auto" and has_descent(objective):
-        step = descent_work(objective) / NEWTON_STEPS / epoch
-        if objective.n_weights > MOST_CERTAIN_WEIGHTS:
-            step *= LESS_SPARSE
+
+        def step_for(n_nonzero: int) -> float:
+            return descent_work(objective, n_nonzero=n_nonzero) / NEWTON_STEPS / epoch
+
         epochs = int(CHEAP / epoch)
-        return Costs(step, False, polishing_epochs=epochs, descends=True, compares_rates=True)
+        return Costs(
+            step_for(0),
+            False,
+            polishing_epochs=epochs,
+            descends=True,
+            doubt=math.inf,
+            step_for=step_for,
+        )
     if solver != EPOCH_SOLVER and has_interior(objective):
         return interior_costs(objective, solver, visits_wanted, polishes)
     if solver == EPOCH_SOLVER or not has_hessian(objective):
         return Costs(math.inf, False, polishing_epochs=int(CHEAP / epoch))
     forms_hessian, step = choose_linear_solver(objective)
+    is_certain = is_tall(objective) and not objective.phi.is_linear_far
+    doubt = 0.0 if forms_hessian else DOUBT if is_certain else math.inf
     if solver in NEWTON_SOLVERS:
         forms_hessian, begins = solver == NEWTON_SOLVERS[0], True
     else:
@@ -206,7 +224,13 @@ def estimate_costs(
         step * epoch <= CHEAP,
         begins_with_newton=begins,
         reuses_hessian=forms_hessian and reuses_hessian(objective),
+        doubt=doubt,
     )
+
+
+def is_tall(objective: Objective) -> bool:
+    """Whether there are at least as many rows as weights."""
+    return n_rows(objective) >= objective.n_weights
 
 
 def reuses_hessian(objective: Objective) -> bool:
@@ -292,8 +316,10 @@ def block_costs(objective: Objective) -> Costs:
 def choose_linear_solver(objective: Objective) -> tuple[bool, float]:
     """Return whether to factorize the Hessian, and the cost of a step in epochs."""
     epoch = epoch_work(objective)
-    by_products = PRODUCTS * product_work(objective) / epoch + 1
-    if objective.n_weights > MOST_WEIGHTS:
+    is_many = objective.n_weights > MOST_WEIGHTS
+    n_products = FEW_PRODUCTS if is_many and is_tall(objective) else PRODUCTS
+    by_products = n_products * product_work(objective) / epoch + 1
+    if is_many:
         return False, by_products
     with_matrix = hessian_work(objective) / epoch + 1
     return (True, with_matrix) if with_matrix <= WORTH * by_products else (False, by_products)

@@ -22,8 +22,6 @@ CERTIFY_EVERY = 10
 POLISHING = 20
 #: And how many after a warm start.
 WARM_NEWTON_STEPS = 2
-#: The epoch of the second certificate where it is to tell how fast epochs are.
-SECOND_CERTIFICATE = 3
 #: By which factor, as a logarithm, an epoch is assumed to lower the gap while only one is known.
 ASSUMED_RATE = 0.3
 #: Of a loss with corners later epochs are so many times as slow as the first ones, about.
@@ -133,10 +131,12 @@ class ConvergenceMonitor:
 
     def __init__(self, options: SolverOptions, costs: Costs, number: int):
         self.options, self._newton_cost = options, costs.newton_step
+        self._step_for = costs.step_for
         self._polishing_epochs = costs.polishing_epochs if options.polish else 0
         self._steps_polish = costs.step_polishes and options.polish
         self._polish_until: int | None = None
-        self._step_solver, self._compares_rates = costs.step_solver, costs.compares_rates
+        self._step_solver, self._doubt = costs.step_solver, costs.doubt
+        self._is_next_due = False
         self._first_epochs, self._is_interior = costs.first_epochs, costs.is_interior
         self._interior_cost = NEWTON_STEPS * costs.newton_step / INTERIOR_STEPS
         self._steps_left, self._has_given_up = math.inf, False
@@ -162,7 +162,7 @@ class ConvergenceMonitor:
         best = self.best
         should_certify = self.is_last or number == self._first_epochs
         should_certify |= number - self._last_epoch >= CERTIFY_EVERY
-        should_certify |= self._compares_rates and number == SECOND_CERTIFICATE
+        should_certify |= self._is_next_due
         if best is not None:
             should_certify |= (
                 estimate <= 1.2 * self.options.tol * best.objective * self._estimate_per_gap
@@ -188,14 +188,21 @@ class ConvergenceMonitor:
             return
         self._estimate_per_gap = estimate / point.gap
         rate = math.log(self._last_gap / point.gap) / (number - self._last_epoch)
-        if math.isinf(self._last_gap):
-            rate = math.inf if self._compares_rates else self.options.rate or ASSUMED_RATE
+        is_first = math.isinf(self._last_gap)
+        if is_first:
+            rate = self.options.rate or ASSUMED_RATE
             if self._is_interior:  # with the weights 0 the relative gap was 1
                 rate = -math.log(point.relative_gap) / (SLOWER * number)
         wanted = max(self.options.tol, 1e-16)  # what rounding allows
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_epoch = point.gap, number
-        self.wants_newton = left > NEWTON_STEPS * self._newton_cost
+        if self._step_for is not None and math.isfinite(self._newton_cost):
+            self._newton_cost = self._step_for(int(np.count_nonzero(point.w)))
+        expected = NEWTON_STEPS * self._newton_cost
+        self.wants_newton = left > expected
+        # the rate that was assumed is to be compared with that of the next epoch
+        self._is_next_due = is_first and self.wants_newton and left <= self._doubt * expected
+        self.wants_newton &= not self._is_next_due
         self.wants_newton &= not self._has_given_up or point.relative_gap <= NEAR
         if self.wants_newton and self._is_interior:
             self._steps_left = max(PATIENCE * INTERIOR_STEPS, left / self._interior_cost)

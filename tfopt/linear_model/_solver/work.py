@@ -20,6 +20,7 @@ __all__ = [
     "EPOCHS",
     "EPOCHS_OF_CORNERS",
     "FACTOR",
+    "FEW_PRODUCTS",
     "INTERIOR_STEPS",
     "MOST_WEIGHTS",
     "PRODUCTS",
@@ -30,6 +31,7 @@ __all__ = [
     "epoch_work",
     "hessian_work",
     "interior_work",
+    "n_rows",
     "newton_work",
     "product_work",
     "sample_size",
@@ -54,6 +56,8 @@ MOST_WEIGHTS = 500
 #: About how many products with the Hessian conjugate gradients take. On ill-conditioned data it is
 #: several times as many, so that forming the matrix pays up to WORTH times their work.
 PRODUCTS, WORTH = 20, 3
+#: And how many where there are more rows than weights, whose Hessian is then better conditioned.
+FEW_PRODUCTS = 5
 #: About how many Newton steps a fit takes from the weights 0, and passes over the rows a step.
 STEPS, PASSES = 6, 4
 #: And how many from the minimum for a sample of the rows, with what that costs.
@@ -77,13 +81,13 @@ CHEAP = 1e7
 def epoch_work(objective: Objective) -> float:
     """Return the work of visiting each example once."""
     visit = PLAIN_VISIT if objective.phi.link is None else VISIT
-    return max(visit * _n_rows(objective) + SCATTERED * objective.n_features, 1.0)
+    return max(visit * n_rows(objective) + SCATTERED * objective.n_features, 1.0)
 
 
 def product_work(objective: Objective) -> float:
     """Return the work of a pass over the rows, or of a product with the Hessian."""
     data, _, _, dense = objective.rows
-    return ROW * _n_rows(objective) + SCATTERED * data.size + DENSE * dense.size
+    return ROW * n_rows(objective) + SCATTERED * data.size + DENSE * dense.size
 
 
 def hessian_work(objective: Objective) -> float:
@@ -106,13 +110,13 @@ def newton_work(objective: Objective, *, from_sample: bool = False) -> float:
     steps = SAMPLED_STEPS if from_sample and sample_size(objective) else STEPS
     if objective.phi.is_quadratic:
         steps = 1
-    step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * _n_rows(objective)
+    step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * n_rows(objective)
     return steps * step
 
 
 def interior_work(objective: Objective) -> float:
     """Return the work of the interior-point method."""
-    passes = INTERIOR_PASSES * product_work(objective) + INTERIOR_ROW * _n_rows(objective)
+    passes = INTERIOR_PASSES * product_work(objective) + INTERIOR_ROW * n_rows(objective)
     return INTERIOR_STEPS * (hessian_work(objective) + passes)
 
 
@@ -146,11 +150,11 @@ def ascent_work(objective: Objective, squared_norm: float, tol: float) -> float:
     return n_epochs * epoch_work(objective) + certificates
 
 
-def descent_work(objective: Objective, *, is_warm: bool = False) -> float:
-    """Return the work of coordinate descent, with few weights that are not 0 if there are many."""
+def descent_work(objective: Objective, *, is_warm: bool = False, n_nonzero: int = WORKING) -> float:
+    """Return the work of coordinate descent, with so many weights that are not 0, if not fewer."""
     n = objective.n_weights
     data, _, indptr, dense = objective.rows
-    working = n if n <= 2 * WORKING else WORKING
+    working = n if n <= 2 * WORKING else min(max(n_nonzero, WORKING), n)
     lengths = np.diff(indptr) * (working / max(n, 1))
     pairs = float(weighted_sum(lengths, lengths + 1)) / 2
     matrix = PAIR * pairs + FACTOR * working**3 / 6
@@ -169,15 +173,16 @@ def sample_size(objective: Objective) -> int:
 
     A step from there is worth several from the weights 0. Least squares take one anyway.
     """
-    n_rows = _n_rows(objective)
-    size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * objective.n_weights, int(SAMPLE_SHARE * n_rows))
-    return size if not objective.phi.is_quadratic and 8 * size <= n_rows else 0
+    n = n_rows(objective)
+    size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * objective.n_weights, int(SAMPLE_SHARE * n))
+    return size if not objective.phi.is_quadratic and 8 * size <= n else 0
 
 
 def _pass_work(objective: Objective) -> float:
     """Return the work of a product with the rows, and of the losses."""
-    return product_work(objective) + LOSS * _n_rows(objective)
+    return product_work(objective) + LOSS * n_rows(objective)
 
 
-def _n_rows(objective: Objective) -> int:
+def n_rows(objective: Objective) -> int:
+    """Return the number of rows."""
     return int(objective.rows[2].size) - 1
