@@ -40,12 +40,16 @@ def write_model(path: str, model: StoredModel) -> None:
 
 
 def _read(path: str) -> StoredModel:
-    """Read a model file; refuse the losses of estimators that the commands do not have."""
+    """Read a model file; refuse what estimators have and the commands do not."""
     model = read_model(path)
     if model.loss not in SDCA_LOSSES:
         raise CommandError(
             f"{path}: its loss '{model.loss}' is unknown to the command line: use "
             "tfopt.linear_model.load_model"
+        )
+    if model.classes is None and model.weights.ndim > 1:
+        raise CommandError(
+            f"{path}: it has {len(model.weights)} targets: use tfopt.linear_model.load_model"
         )
     return model
 

@@ -38,7 +38,8 @@ class CoefficientsMixin:
         -------
         pandas.DataFrame
             A row for each feature, and a last one ``"intercept"``. A column for each class; one for
-            two classes, named after the second, and one named ``"coef"`` for regression.
+            two classes, named after the second, and one named ``"coef"`` for regression, or
+            ``"y0"``, ``"y1"``, … for its targets.
 
         Raises
         ------
@@ -68,7 +69,8 @@ class CoefficientsMixin:
                 f"{len(names)} names"
             )
         classes = getattr(self, "classes_", None)
-        columns = ["coef"] if classes is None else classes[-coef.shape[0] :].tolist()
+        columns = ["coef"] if len(coef) == 1 else [f"y{k}" for k in range(len(coef))]
+        columns = columns if classes is None else classes[-coef.shape[0] :].tolist()
         table = np.vstack([coef.T, np.ravel(self.intercept_)])
         return pd.DataFrame(table, index=[*names, "intercept"], columns=columns)
 
@@ -95,5 +97,5 @@ class CoefficientsMixin:
         check_is_fitted(self)
         if sparse.issparse(self.coef_):
             coef = self._dense_coef()
-            self.coef_ = coef if hasattr(self, "classes_") else coef[0]
+            self.coef_ = coef if hasattr(self, "classes_") or len(coef) > 1 else coef[0]
         return self

@@ -67,6 +67,8 @@ class _CrossValidation(LinearModel):
         """Find the scores of all penalties, and fit with the best one."""
         whole = self._estimator()
         X, y, weights = whole._checked(X, y, sample_weight)
+        if y.ndim > 1:
+            raise InvalidArgumentError(f"a penalty is chosen for one target, not {y.shape[1]}")
         X = checked_sparse(X, own=True)  # SciPy takes rows of it
         l1s, l2s = self._penalties()
         splitter = check_cv(self.cv, y, classifier=is_classifier(self))
@@ -74,7 +76,6 @@ class _CrossValidation(LinearModel):
         scorer = None if self.scoring is None else check_scoring(whole, scoring=self.scoring)
         phi = whole._objective(0, 1).phi
         weighted = sample_weight is not None and not callable(self.scoring)
-
         fold_fits = FoldFits(lambda: self._estimator(n_jobs=1), X, y, weights, l1s, l2s)
 
         def scores_of(train: np.ndarray, test: np.ndarray) -> Any:

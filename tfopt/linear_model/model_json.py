@@ -56,7 +56,7 @@ def to_json(model: Any, **options: Any) -> str:
           ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or null;
         - ``"feature_names"``: an array of strings, or null; ``"label_name"``: a string, or null;
         - ``"zero_based"``: whether features without names are counted from 0;
-        - ``"coefficients"``: an array for each class, one for two classes and for regression;
+        - ``"coefficients"``: an array for each class or target, one for two classes;
         - ``"intercepts"``: a number for each of these;
         - ``"optimizer"`` and ``"settings"``: objects that say how the model was trained.
 
@@ -150,6 +150,8 @@ def parse_json(text: str | bytes) -> StoredModel:
     coef, intercepts = document["coefficients"], document["intercepts"]
     names = document["feature_names"]
     n_problems = 1 if labels is None or len(labels) == 2 else len(labels)
+    if LOSSES[loss].is_quadratic:
+        n_problems = max(len(coef), 1)
     widths = {len(row) for row in coef} | ({len(names)} if names is not None else set())
     if len(coef) != n_problems or len(intercepts) != n_problems or len(widths) != 1:
         raise InvalidArgumentError(

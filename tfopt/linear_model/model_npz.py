@@ -57,6 +57,10 @@ def encode_npz(model: StoredModel) -> bytes:
     }
     names = model.columns.features, model.columns.label, model.columns.classes
     header |= {key: name for key, name in zip(_NAMES, names, strict=True) if name is not None}
+    if model.classes is None and model.weights.ndim > 1:
+        raise InvalidArgumentError(
+            f"an .npz file has one target, and the model {len(model.weights)}: store it as .json"
+        )
     archive = io.BytesIO()
     arrays: dict[str, Any] = {"weights": model.weights, "bias": model.bias}
     try:

@@ -14,7 +14,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit
 from tfopt.linear_model._solver.coordinate_descent import MOST_IN_MATRIX
 from tfopt.linear_model._solver.costs import DESCENT_SOLVER, estimate_costs
-from tfopt.linear_model._solver.least_squares import LeastSquares
+from tfopt.linear_model._solver.least_squares import LeastSquares, paths_of_targets
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton_path import NewtonPath
 from tfopt.linear_model._solver.objective import as_rows
@@ -141,9 +141,9 @@ class WarmFits:
         if data.squares_overflow(self.l2s.min() or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         model.keep_duals = False  # those of the solutions are never needed
-        points = (model._initial_point(data, objective, None, k) for k in range(data.n_problems))
+        points = [model._initial_point(data, objective, None, k) for k in range(data.n_problems)]
         if squared:
-            return [LeastSquares(objective, point, costs) for point in points]
+            return paths_of_targets(objective, points, costs)
         return [NewtonPath(objective, point, costs, k) for k, point in enumerate(points)]
 
     def without(self, test: np.ndarray, train: np.ndarray) -> WarmFits:

@@ -222,10 +222,10 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of float64, shape (n_samples,)
+        ndarray of float64, shape (n_samples,) or, of several targets, (n_samples, n_targets)
         """
-        scores = self._scores(X)[:, 0]
-        return _loss_of(self).inverse_link(scores)
+        scores = self._scores(X)
+        return _loss_of(self).inverse_link(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

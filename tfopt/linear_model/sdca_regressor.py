@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.errors import NotFiniteError
+from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
+from tfopt.linear_model._solver.costs import estimate_costs
+from tfopt.linear_model._solver.least_squares import paths_of_targets, residuals
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.predictions import LinearRegressor
@@ -67,6 +69,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     Attributes
     ----------
     coef_ : ndarray of float64, shape (n_features,)
+        Or, if y has several columns, as those of the following, (n_targets, n_features).
     intercept_ : float
     dual_coef_ : ndarray of float64, shape (n_samples,)
     objective_, dual_gap_ : float
@@ -157,7 +160,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
             float64 and float32, C-ordered or CSR, are not copied; others are converted.
-        y : array, shape (n_samples,)
+        y : array, shape (n_samples,) or, for ``loss="squared"``, (n_samples, n_targets)
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
 
@@ -174,8 +177,16 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        X, y = self._validate(X, y, y_numeric=True)
-        y = y.astype(np.float64)
+        shape = (y if hasattr(y, "ndim") else np.asarray(y)).shape
+        n_targets = shape[1] if len(shape) == 2 else 1
+        if n_targets > 1 and not (self._phi.is_quadratic and not self._in_blocks):
+            what = f"loss={self.loss!r}" if not self._in_blocks else "a fit in blocks"
+            raise InvalidArgumentError(
+                f"{what} has one target, and y has {n_targets} columns: fit a model for each, as "
+                "sklearn.multioutput.MultiOutputRegressor does"
+            )
+        X, y = self._validate(X, y, y_numeric=True, multi_output=n_targets > 1)
+        y, self._has_targets = y.astype(np.float64), n_targets > 1
         weights = check_weights(sample_weight, X)
         if self._phi.is_outside(y).any():
             raise ValueError(f"loss={self.loss!r} needs {self._phi.domain} targets")
@@ -183,9 +194,37 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
         """Return checked samples."""
+        targets = np.ascontiguousarray(np.atleast_2d(y.T))
         with np.errstate(over="ignore"):
-            self._check_sums(weighted_sum(weights, y), weighted_sum(weights, np.square(y)))
-        return self._training_data(X, lambda k: y, 1, weights)
+            for each in targets:
+                squares = weighted_sum(weights, np.square(each))
+                self._check_sums(weighted_sum(weights, each), squares)
+        return self._training_data(X, lambda k: targets[k], len(targets), weights)
+
+    def _solved(self, data: TrainingData) -> BlockFit:
+        return (self._solved_together(data) if self._has_targets else None) or super()._solved(data)
+
+    def _solved_together(self, data: TrainingData) -> BlockFit | None:
+        """Solve for several targets by one factorization, if it applies to each of them."""
+        _, n_threads = data.workers_and_threads()
+        objective = self._objective(data.X_shape[1], n_threads, data.rows)
+        visits_wanted = self.adaptive or self.num_loss_partitions is not None
+        costs = estimate_costs(objective, self.solver, visits_wanted)
+        applies = costs.begins_with_newton and costs.forms_hessian
+        if not applies or data.squares_overflow(objective.l2):
+            return None
+        n = data.n_problems
+        points = [self._initial_point(data, objective, None, k) for k in range(n)]
+        with self._solver_options(1, seed=0) as options:  # nothing is drawn
+            paths = paths_of_targets(objective, points, costs)
+            results = [path.solve(0.0, objective.l2, options) for path in paths]
+        solved = [result for result in results if result is not None]
+        if len(solved) < n:
+            return None
+        duals = np.empty((0, data.X_shape[0]))
+        if self.keep_duals:
+            duals = residuals(objective, points, [result.certificate for result in solved])
+        return BlockFit(solved, duals, data.shift, data.X_shape[:1])
 
     def _check_sums(self, weighted: float, squares: float) -> None:
         """Refuse targets without a minimum, given their weighted sum and that of their squares."""
@@ -199,11 +238,15 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
     def _set_attributes(self, fit: BlockFit) -> None:
         super()._set_attributes(fit)
+        if self._has_targets:
+            return
         for name in ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[0])
 
     _has_classes = False
+    #: Whether y has several columns.
+    _has_targets = False
 
     def _target_encoding(self, summary: dict[str, Any]) -> TargetEncoding:
         weight, weighted, squares = summary["targets"].tolist()

@@ -82,7 +82,7 @@ class StoredModel:
     Attributes
     ----------
     weights : ndarray of float64, shape (n_features,)
-        Or, of more than two classes, (n_classes, n_features).
+        Or, of more than two classes, (n_classes, n_features); or, of several targets, as many.
     bias : ndarray of float64, shape (1,) or (n_classes,)
     loss : str
         One of `LINKS`.
@@ -207,7 +207,9 @@ def estimator_of(model: StoredModel) -> SDCAClassifier | SDCARegressor:
     estimator: Any
     if model.labels is None:
         estimator = SDCARegressor(**_parameters_of(model, SDCARegressor))
-        estimator.coef_, estimator.intercept_ = model.weights, float(model.bias[0])
+        estimator.coef_, estimator.intercept_ = model.weights, model.bias
+        if model.weights.ndim == 1:
+            estimator.intercept_ = float(model.bias[0])
     else:
         estimator = SDCAClassifier(**_parameters_of(model, SDCAClassifier))
         estimator.coef_, estimator.intercept_ = np.atleast_2d(model.weights), model.bias

@@ -220,7 +220,7 @@ def solve_all(
         objective, options.solver, visits_wanted or options.rate > 0, polishes=options.polish
     )
     alone = visits_wanted or costs.begins_with_newton or options.solver == DESCENT_SOLVER
-    together = n_problems > 1 and not alone
+    together = n_problems > 1 and objective.phi.is_classification and not alone
     rounds = -(-n_problems // (LANES * workers))
     n_groups = min(rounds * workers, n_problems) if together else n_problems
 

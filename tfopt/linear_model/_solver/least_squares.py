@@ -6,7 +6,9 @@ moments of the rows, those of the samples of a fold can be subtracted.
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +18,13 @@ from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.coordinate_descent import minimize_model, without_intercept
 from tfopt.linear_model._solver.costs import Costs
+from tfopt.linear_model._solver.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 
-__all__ = ["LeastSquares", "Moments"]
+__all__ = ["LeastSquares", "Moments", "paths_of_targets", "residuals"]
 
 #: Sweeps end when they lower the model by less than this times the objective and the square of
 #: the largest relative gap; and while the gap is larger than that, by less than so many times less.
@@ -94,21 +97,34 @@ class LeastSquares:
         costs: Costs,
         moments: Moments | None = None,
     ) -> None:
-        self.objective, self.costs = objective, costs
-        self._initial, self._examples = initial, None
+        self.objective, self.costs, self.number = objective, costs, 0
+        self._initial, self._has_rows = initial, moments is None
         if moments is None:
-            self._examples = initial.examples()
-            moments = Moments.of(objective, self._examples, initial.bias)
+            moments = Moments.of(objective, initial.examples(), initial.bias)
         self.moments = moments
         self._norms, self._n_rows = moments.norms, moments.n_rows
-        self._size, self._is_centred = math.sqrt(2 * moments.total), False
         self._matrix, self._column, self._share = without_intercept(
             moments.hessian, objective.intercept
         )
         self._curvatures, self._penalized = np.diagonal(self._matrix).copy(), self._matrix.copy()
-        zero = np.zeros(objective.n_weights)
-        self._move(zero, initial.bias, moments.losses, moments.gradient)
+        self._factors: dict[float, np.ndarray] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin at the weights 0."""
+        moments, zero = self.moments, np.zeros(self.objective.n_weights)
+        self._size, self._is_centred = math.sqrt(2 * moments.total), False
+        self._move(zero, self._initial.bias, moments.losses, moments.gradient)
         self._w, self._slopes, self._value = zero, self._gradient, self._least
+
+    def of_target(self, initial: InitialPoint, losses: float, gradient: np.ndarray) -> LeastSquares:
+        """Return the path of another target of these rows, which shares the matrices."""
+        path = copy.copy(self)
+        path.number += 1
+        path.moments = self.moments._replace(losses=losses, gradient=gradient, total=losses)
+        path._initial = initial
+        path._begin()
+        return path
 
     def without(self, held: Rows, y: np.ndarray, weight: np.ndarray) -> LeastSquares:
         """Return the path for the other rows."""
@@ -132,7 +148,7 @@ class LeastSquares:
         None: rounding is too much for the tolerance.
         """
         objective = self.objective._replace(l1=l1, l2=l2)
-        monitor = ConvergenceMonitor(options, self.costs, 0)
+        monitor = ConvergenceMonitor(options, self.costs, self.number)
         for _ in range(CENTRES):
             point = self._minimum(objective, options.tol)
             if point is not None and not point.relative_gap <= options.tol:
@@ -152,8 +168,13 @@ class LeastSquares:
         for _ in range(ROUNDS):
             w, left = self._w.copy(), self._slopes + l2 * self._w
             if l1 == 0:
-                if not second_order.solve(A.copy(), left):
+                known = self._factors.get(l2)
+                factor = A.copy() if known is None else known
+                if not second_order.solve(factor, left, known is not None):
                     return None
+                if known is None:
+                    self._factors.clear()
+                    self._factors[l2] = factor
                 w -= left
             else:
                 minimize_model(A, left, w, l1, precision * self._value)
@@ -184,9 +205,9 @@ class LeastSquares:
 
     def _centred(self, objective: Objective, point: Certificate) -> Certificate | None:
         """Have the model around a point, and return its certificate; None without rows."""
-        if self._examples is None:
+        if not self._has_rows:
             return None
-        state = RowState.initial(self._examples)
+        state = RowState.initial(self._initial.examples())
         state, losses, _ = rows.tangents(objective, state, point.w, point.bias, False)
         gradient = rows.gradient(objective, state, state.factors())
         self._move(point.w, point.bias, losses, gradient)
@@ -215,3 +236,34 @@ def _gap(
             gaps += l2 / 2 * np.square(w)
         best = min(best, float(np.add.reduce(gaps)) + (1 - scale) ** 2 * losses)
     return max(best, 0.0)
+
+
+def paths_of_targets(
+    objective: Objective, points: Sequence[InitialPoint], costs: Costs
+) -> list[LeastSquares]:
+    """Return the paths of several targets of the same rows, for one Gram matrix."""
+    paths = [LeastSquares(objective, points[0], costs)]
+    if len(points) == 1:
+        return paths
+    apart = np.array([point.bias - point.y for point in points[1:]])
+    slopes = points[0].weight * apart
+    gradients = np.empty((len(slopes), objective.n_weights + 1))
+    gradients[:, :-1] = lane_sums(objective.rows, slopes, objective.n_weights)
+    gradients[:, -1] = np.add.reduce(slopes, axis=1)
+    losses = np.add.reduce(slopes * apart, axis=1) / 2
+    for point, each, gradient in zip(points[1:], losses.tolist(), gradients, strict=True):
+        paths.append(paths[-1].of_target(point, each, gradient))
+    return paths
+
+
+def residuals(
+    objective: Objective, points: Sequence[InitialPoint], found: Sequence[Certificate]
+) -> np.ndarray:
+    """Return the dual variables without l1: the residuals, of sum 0 if there is an intercept."""
+    duals = -lane_predictions(objective.rows, np.array([each.w for each in found]))
+    for a, point, each in zip(duals, points, found, strict=True):
+        a += point.y - each.bias
+        if objective.intercept:
+            a -= weighted_sum(point.weight, a) / point.weight.sum()
+        a[point.weight == 0] = 0.0
+    return duals

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfopt.kernels.sdca import hessian_products, multiclass, second_order
+from tfopt.kernels.sdca import hessian_products, second_order
+from tfopt.linear_model._solver.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._solver.newton import conjugate_gradients, penalized
 from tfopt.linear_model._solver.objective import Objective, Rows
 from tfopt.linear_model._solver.reductions import weighted_sum
@@ -20,7 +21,6 @@ from tfopt.linear_model._solver.work import FACTOR, hessian_work, product_work
 
 __all__ = ["Multinomial", "MultinomialSystem", "is_small"]
 
-LANES = multiclass.LANES
 #: About how many products conjugate gradients take with the blocks of the classes, how many these
 #: save, and the work of what is done between the products.
 PRODUCTS, SAVED, BETWEEN = 10, 20, 5e6
@@ -58,12 +58,7 @@ class Multinomial(NamedTuple):
 
     def scores(self, theta: np.ndarray) -> np.ndarray:
         """Return W x + b, shape (n_classes, n_samples); theta is W with b as its last column."""
-        z = np.empty((len(theta), len(self.weight)))
-        for first in range(0, len(theta), LANES):
-            lanes = theta[first : first + LANES, :-1]
-            w = np.zeros((self.n_features, LANES))
-            w[:, : len(lanes)] = lanes.T
-            z[first : first + LANES] = multiclass.predictions(*self.rows, w).T[: len(lanes)]
+        z = lane_predictions(self.rows, theta[:, :-1])
         z += theta[:, -1:]
         return z
 
@@ -73,12 +68,7 @@ class Multinomial(NamedTuple):
         The last column is 0 without an intercept.
         """
         result = np.zeros((len(factors), self.n_features + 1))
-        for first in range(0, len(result), LANES):
-            lanes = factors[first : first + LANES]
-            group = np.zeros((factors.shape[1], LANES))
-            group[:, : len(lanes)] = lanes.T
-            sums = multiclass.weights_of(*self.rows, group, self.n_features)
-            result[first : first + LANES, :-1] = sums.T[: len(lanes)]
+        result[:, :-1] = lane_sums(self.rows, factors, self.n_features)
         if self.intercept:
             result[:, -1] = factors.sum(axis=1)
         return result
