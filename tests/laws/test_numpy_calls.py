@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import scipy.special
 
 import tfopt
-from laws import numpy_calls
+from laws import called, numpy_calls
 from laws.called import agrees, made
 from tfopt.autodiff.ops import METHODS
 
@@ -70,6 +71,41 @@ def test_calls_that_differed(text: str, how: str) -> None:
     call = eval(f"lambda {', '.join(names)}: {text}", {"np": np, "scipy": scipy})
     call.text = text
     agrees(call, operands, how)
+
+
+# ---- functions of functions
+
+SHAPES = ["(3,)", "(2, 3)", "()", "(0,)", "(3, 0)"]
+CONDITIONS = [
+    "[x < 0]", "[x < 0, x > 1]", "x < 0", "[True]", "[False, True]", "[[True, False, True]]",
+    "[[True, False]]", "[]", "True", "[x > 5, x > 6]", "np.array([[True, False, True]])",
+    "[x < 0, True]", "(x < 0,)", "[x[0] < 0]",
+]  # fmt: skip
+CHOICES = [
+    "[np.square]", "[np.square, 2.0]", "[np.square, np.exp, 1]", "[lambda t: t * 3, -1]", "[]",
+    "(np.square, 3)", "[1, 2]", "[lambda t: np.sum(t), 1.5]", "[lambda t, k: t * k, 1.0]",
+]  # fmt: skip
+LANES = [
+    "np.sum", "np.cumsum", "lambda v: v[0]", "lambda v: np.outer(v, v)", "np.argmax",
+    "lambda v: 3.0", "lambda v: [v[0], v[0]]", "lambda v, k: v * k",
+]  # fmt: skip
+AXES = ["0", "-1", "1", "7", "np.int64(0)", "(0,)", "True", "None", "0.5"]
+
+
+@pytest.mark.parametrize("how", ["gradient", "traced"])
+@pytest.mark.parametrize("function", ["np.piecewise", "np.apply_along_axis"])
+def test_functions_of_functions(function: str, how: str) -> None:
+    pairs = [f"x, {c}, {f}" for c, f in product(CONDITIONS, CHOICES)]
+    if function == "np.apply_along_axis":
+        pairs = [f"{f}, {axis}, x" for f, axis in product(LANES, AXES)]
+    before = called.TRIED.copy()
+    for pair, further, shape in product(pairs, ["", ", 2.0", ", k=2.0"], SHAPES):
+        text = f"{function}({pair}{further})"
+        call = eval(f"lambda x: {text}", {"np": np})
+        call.text = text
+        agrees(call, [made("float64", eval(shape), "C", "apart", 1)], how)
+    tried = called.TRIED - before
+    assert tried["raised"] > 500 < 5 * tried["values"] and tried["gradients"] > 100, tried
 
 
 # ---- what is not drawn

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -126,28 +127,38 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     """Apply to each element the function of the last condition that holds for it."""
     x = operand(x)
-    conditions = list(condlist) if np.ndim(condlist[0]) == x.ndim else [condlist]
-    held = [as_tensor(c).astype(bool) for c in conditions]
+    if not x.size:
+        return x
+    held = [as_tensor(c).astype(bool) for c in _conditions(condlist, x.ndim)]
     if len(funclist) == len(held) + 1:
         held.append(~functools.reduce(np.logical_or, held))
     made = np.zeros(x.shape, x.dtype)
     for where, function in zip(held, funclist, strict=True):
         chosen = x[where]
-        if not chosen.size:
+        if callable(function) and not chosen.size:
             continue
         value = function(chosen, *args, **kw) if callable(function) else function
         if np.ndim(value):
-            places = np.cumsum(where).reshape(x.shape) - 1  # of those that the condition holds for
-            value = as_tensor(value)[np.where(where, places, 0)]
-        made = np.where(where, value, made)
+            places = np.cumsum(where).reshape(where.shape) - 1  # of those that it holds for
+            value = np.broadcast_to(as_tensor(value), chosen.shape)[np.where(where, places, 0)]
+        made = np.where(where.reshape(where.shape + (1,) * (x.ndim - where.ndim)), value, made)
     return made
+
+
+def _conditions(given: Any, ndim: int) -> Any:
+    """Return a list of conditions: NumPy takes one alone, too, of what has axes."""
+    if not isinstance(given, (list, tuple)) and not np.ndim(given):
+        return [given]
+    first = given[0]
+    listed = isinstance(first, list) or (not isinstance(first, tuple) and np.ndim(first) > 0)
+    return given if listed or not ndim else [given]
 
 
 @composed(np.apply_along_axis)
 def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """Apply a function to each vector along an axis."""
     moved_arr = np.moveaxis(operand(arr), axis, -1)
-    lanes = np.reshape(moved_arr, (-1, moved_arr.shape[-1]))
+    lanes = np.reshape(moved_arr, (math.prod(moved_arr.shape[:-1]), moved_arr.shape[-1]))
     made = np.stack([operand(func1d(lane, *args, **kwargs)) for lane in lanes])
     rest, new = moved_arr.shape[:-1], made.shape[1:]
     axis = axis % (len(rest) + 1)
