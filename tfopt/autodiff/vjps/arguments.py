@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from inspect import signature
 from typing import Any
 
@@ -19,10 +19,6 @@ __all__ = ["axes_of", "axis_of", "frozen", "into_zeros", "known", "only_read", "
 def known(value: Any) -> Any:
     """Return the array of a tensor that decides shapes: in a trace it has to be a constant."""
     return np.asarray(value) if isinstance(value, Operand) else value
-
-
-def _all_known(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {name: known(value) for name, value in kwargs.items()}
 
 
 def axis_of(a: Any, axis: Any) -> int:
@@ -49,10 +45,22 @@ def _axes(ndim: int) -> Any:
     return np.empty(range(ndim))
 
 
+@lru_cache(256)
+def _order(function: Callable[..., Any], ndim: int, *args: Any) -> tuple[int, ...]:
+    order: tuple[int, ...] = function(_axes(ndim), *args).shape
+    return order
+
+
 def order_of(function: Callable[..., Any], ndim: int, *args: Any, **kwargs: Any) -> tuple[int, ...]:
     """Return the order into which a function of NumPy's brings axes."""
-    order: tuple[int, ...] = function(_axes(ndim), *map(known, args), **_all_known(kwargs)).shape
+    if not kwargs and _INT.issuperset(map(type, args)):
+        return _order(function, ndim, *args)
+    kwargs = {name: known(value) for name, value in kwargs.items()}
+    order: tuple[int, ...] = function(_axes(ndim), *map(known, args), **kwargs).shape
     return order
+
+
+_INT = {int}
 
 
 def only_read(function: Callable[..., Any], name: str, value: Any) -> None:

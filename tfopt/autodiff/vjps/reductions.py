@@ -74,7 +74,8 @@ def how_many(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
     """Return how many elements a reduction under a mask puts together."""
     if where is True:
         return count(a, axis)
-    return np.sum(np.broadcast_to(where, a.shape), axis, np.intp, keepdims=keepdims)
+    where = 0 if where is None else where
+    return np.sum(np.broadcast_to(where, a.shape), axis=axis, keepdims=keepdims)
 
 
 def count(a: Any, axis: Any) -> int:
@@ -94,9 +95,11 @@ def _sum(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return _ADD(a, axis=axis, keepdims=keepdims)
 
 
+_AXES = (int, tuple, type(None))
+
+
 def _mean(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    usual = type(axis) in (int, tuple, type(None))
-    if not usual or a.dtype.char not in "fdFD" or not a.ndim:
+    if type(axis) not in _AXES or a.dtype.char not in "fdFD" or not a.ndim:
         return np.mean(a, axis=axis, keepdims=keepdims)
     n = a.dtype.type(count(a, axis))  # before the sum, as NumPy: their errors differ
     return _ADD(a, axis=axis, keepdims=keepdims) / n
