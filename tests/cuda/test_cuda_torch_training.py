@@ -149,8 +149,8 @@ def test_a_gradient_scaler(name: str, early: bool) -> None:
     for k, (optimizer, side, to) in enumerate(
         zip(optimizers, sides, (on_host, TORCH.to), strict=True)
     ):
-        scaler = torch.amp.GradScaler("cpu" if TORCH.on_host else "cuda", 64.0, growth_interval=2)
-        where = "cpu" if TORCH.on_host else "cuda"
+        where = "cpu" if k == 0 or TORCH.on_host else "cuda"
+        scaler = torch.amp.GradScaler(where, 64.0, growth_interval=2)
         scaler.scale(torch.zeros((), device=where))  # which makes its scale
         for seed in range(6):
             give(side, to, seed)
