@@ -386,6 +386,7 @@ GOOD: dict[str, Any] = {
     ],
     "update.commit.Launch.__new__": _launch_arguments,
     "update.commit.Launch.clip": lambda: [_launch(), (1, *[math.inf] * 5)],
+    "update.commit.Launch.follow": lambda: [_launch(), [_launch()]],
     "update.commit.Launch.finite": lambda: [_accepted()],
     "update.commit.Launch.takes": lambda: [_launch(), [OnDevice(np.ones(3))]],
     "update.commit.Launch.prepare": lambda: [_accepted(), MOMENTUM, 1.0],

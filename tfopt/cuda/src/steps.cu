@@ -2,9 +2,11 @@
  * a look at the gradients of one. */
 #include "../../kernels/platform/device_step.h"
 #include "api.h"
+#include "gradient_reader.h"
 #include "lane_sums.h"
 
 extern "C" {
+int tfopt_cuda_step(tfopt_device_step *step);
 int tfopt_cuda_follow(int device, void *later, void *earlier);
 int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
                      void *const *data, const void *const *grad, const std::int64_t *size,
@@ -51,42 +53,34 @@ int step_part(const Step &step, const Part &part, const void *factors, bool own)
                             step.bounds[step.grad_type[part.first]], factors, own);
 }
 
-std::int64_t spans_of(const Step &step, std::int64_t first, std::int64_t n) {
+std::int64_t spans_of(const Step &step) {
     std::int64_t spans = 0;
-    for (std::int64_t t = first; t < first + n; t++)
+    for (std::int64_t t = 0; t < step.n; t++)
         spans += (step.size[t] + SPAN - 1) / SPAN;
     return spans;
 }
 
-/* Step some parts, whose variables follow each other, by the factors of their gradients' norms. */
-int step_clipped(const Step &step, const Part *parts, int n_parts, bool own) {
-    const std::int64_t first = parts->first;
-    std::int64_t n = 0;
-    for (int k = 0; k < n_parts; k++)
-        n += parts[k].n;
+/* Memory is taken first: if there is none, nothing has been written. */
+int step_all(const Step &step) {
+    const bool clips = step.clipping != UNCLIPPED, own = step.clipping == CLIPPED_EACH;
     void *norms = nullptr;
-    int error = tfopt_cuda_take_norms(step.device, step.stream, own ? n : 1,
-                                      spans_of(step, first, n), &norms);
+    int error = clips ? tfopt_cuda_take_norms(step.device, step.stream, own ? step.n : 1,
+                                              spans_of(step), &norms)
+                      : 0;
     if (error)
         return error;
-    error = tfopt_cuda_norms_of_list(step.device, step.stream, norms, own, n,
-                                     step.grad_type + first, step.grad + first, step.size + first,
-                                     step.bounds, step.limit, own ? OWN : SHARED_BY_ALL,
-                                     step.scale);
-    for (int k = 0; k < n_parts && !error; k++)
-        error = step_part(step, parts[k], norms, own);
-    const int failed = tfopt_cuda_give(step.device, step.stream, norms);
+    if (step.before)
+        error = tfopt_cuda_step(step.before);
+    if (clips && !error)
+        error = tfopt_cuda_norms_of_list(step.device, step.stream, norms, own, step.n,
+                                         step.grad_type, step.grad, step.size, step.bounds,
+                                         step.limit, own ? OWN : SHARED_BY_ALL, step.scale);
+    for (int k = 0; k < step.n_parts && !error; k++) {
+        const Factors *factors = static_cast<const Factors *>(norms);
+        error = step_part(step, step.parts[k], own ? factors + step.parts[k].first : factors, own);
+    }
+    const int failed = clips ? tfopt_cuda_give(step.device, step.stream, norms) : 0;
     return error ? error : failed;
-}
-
-int step_all(const Step &step) {
-    if (step.clipping == CLIPPED_TOGETHER)
-        return step_clipped(step, step.parts, step.n_parts, false);
-    int error = 0;
-    for (int k = 0; k < step.n_parts && !error; k++)
-        error = step.clipping == CLIPPED_EACH ? step_clipped(step, step.parts + k, 1, true)
-                                              : step_part(step, step.parts[k], nullptr, false);
-    return error;
 }
 
 /* Wait until the indices of all rows have been checked. */
@@ -107,7 +101,7 @@ int look_at_all(const Step &step, int *finite) {
     const double unbounded[] = {INFINITY, INFINITY, INFINITY, INFINITY};
     void *norms = nullptr;
     double root = 0;
-    int error = tfopt_cuda_take_norms(step.device, step.stream, 1, spans_of(step, 0, step.n), &norms);
+    int error = tfopt_cuda_take_norms(step.device, step.stream, 1, spans_of(step), &norms);
     if (error)
         return error;
     error = tfopt_cuda_norms_of_list(step.device, step.stream, norms, 0, step.n, step.grad_type,

@@ -33,6 +33,7 @@ struct tfopt_device_step {
     double limit;     /* of norms */
     double scale;     /* of gradients that are clipped by them */
     double bounds[4]; /* of elements, by the gradient's type; INFINITY if there are none */
+    struct tfopt_device_step *before; /* computes gradients of the step, or NULL */
     int only_checks;  /* whether to check indices and to queue nothing; else they are not checked */
     int outside_part; /* set if the step returns that an index is out of range: where */
     int64_t outside;

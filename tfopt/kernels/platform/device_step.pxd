@@ -29,5 +29,6 @@ cdef extern from "device_step.h" nogil:
         tfopt_clipping clipping
         double limit, scale
         double[4] bounds
+        tfopt_device_step *before
         int only_checks, outside_part
         int64_t outside

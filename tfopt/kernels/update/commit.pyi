@@ -71,7 +71,7 @@ class Prepared:
 class Launch(Write):
     possible: bool
     accepted: bool
-    follows: bool
+    asks: bool
     def __new__(
         cls,
         functions: tuple[Any, ...],
@@ -87,6 +87,7 @@ class Launch(Write):
     def takes(self, grads: list[Any]) -> bool: ...
     def prepare(self, update: Any, scale: SupportsFloat) -> bool: ...
     def finite(self) -> bool: ...
+    def follow(self, launches: list[Launch]) -> None: ...
     def release(self) -> None: ...
 
 def carry_out(

@@ -47,7 +47,7 @@ cdef class Launch(Write):
         Whether the arrays tell quickly where they are, lie apart, and are on few streams.
     accepted : bool
         Whether it has gradients.
-    follows : bool
+    asks : bool
         Whether it asks once more where the arrays are when it begins, for they may have moved.
     """
 
@@ -59,6 +59,7 @@ cdef class Launch(Write):
     cdef char *memory           # of all that follows
     cdef tfopt_device_part *parts
     cdef list kernels, decays, arrays, held
+    cdef Launch earlier         # which is queued before it
     cdef void **data
     cdef void **grad
     cdef int64_t *size          # of gradients
@@ -76,7 +77,7 @@ cdef class Launch(Write):
     cdef void *others[MOST_STREAMS]     # of further ones
     cdef Occupied written
     cdef readonly bint possible, accepted
-    cdef public bint follows
+    cdef public bint asks
     cdef bint by_rows           # whether any part is
 
     def __cinit__(self, tuple functions not None, check, int device, list parts not None,
@@ -195,7 +196,7 @@ cdef class Launch(Write):
                             spans.append((<size_t>found.data,
                                           <size_t>found.data + <size_t>(n * (found.bits // 8))))
                     elif n != self.sizes[i] or _type(&found) != self.codes[2 * t] \
-                            or (found.data != self.data[i] and not self.follows):
+                            or (found.data != self.data[i] and not self.asks):
                         return False
                     self.data[i] = found.data
                     i += 1
@@ -349,10 +350,22 @@ cdef class Launch(Write):
         self.step.n_parts = <int>len(self.kernels)
         return True
 
+    def follow(self, list launches not None):
+        """Queue other launches first, which compute the gradients, until `release`."""
+        cdef Launch last = self
+        self.step.before, self.earlier = NULL, None
+        for each in launches:
+            if each is last or (<Launch?>each).step.before != NULL:
+                raise InvalidArgumentError("a launch follows others, which follow none")
+            last.step.before, last.earlier = &(<Launch>each).step, each
+            last = each
+
     def release(self):
         """Let go of the gradients; the launch then does nothing, until it has got others."""
         self.held, self.accepted = None, False
         self.step.n_parts = 0
+        self.step.before = NULL
+        self.earlier = None
 
     def finite(self):
         """Wait for the gradients that `takes` has accepted; return whether all are finite."""
@@ -372,7 +385,7 @@ cdef class Launch(Write):
 
     cdef int begin(self) except -1:
         cdef int n_parts = self.step.n_parts
-        if n_parts and self.follows:
+        if n_parts and self.asks:
             if not self.takes(self.held):
                 raise InvalidArgumentError("an array on a GPU has been replaced by another one")
             self.step.n_parts = n_parts

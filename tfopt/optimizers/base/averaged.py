@@ -60,7 +60,7 @@ class Averaged:
             sources = [self._device_average(variable) for variable in on_device]
             averages.append(DeviceCopy(arrays, name).launch(sources))
             last = DeviceCopy(arrays, name).launch(copies_of(arrays, name))
-            last.follows = True  # the arrays of a library may be elsewhere at the end of a block
+            last.asks = True  # the arrays of a library may be elsewhere at the end of a block
             weights.append(last)
         return averages, weights
 

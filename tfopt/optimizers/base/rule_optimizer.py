@@ -206,10 +206,11 @@ class RuleOptimizer(RuleState, abstract=True):
     @property
     def capabilities(self) -> Capabilities:
         """The optional features of a `StepRequest` that steps support."""
-        fuses = self._takes_as_given and not self._takes_norms and self._by_elements
+        there = self._takes_as_given and self._by_elements
+        fuses = there and not self._takes_norms
         late = self.sparse == "catch_up"
         follows = not (self._one_by_one or self._densifies)
-        return Capabilities(fuses, follows, self._aggregates, late)
+        return Capabilities(fuses, follows, self._aggregates, late, there)
 
     @property
     def _measures(self) -> bool:

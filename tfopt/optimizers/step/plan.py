@@ -193,11 +193,12 @@ class StepPlan:
         updates = device.launch(update, scale, grads)
         if request.finite and not device.finite(updates, grads):
             raise NotFinite
-        first: Writes = []
+        first: list[Any] = []  # launches
         if request.before is not None:
             first += [request.before(list(part.places)) for part in self.on_device]
         if isinstance(updates, Launch):
-            step.writes += [*first, updates]
+            updates.follow(first)
+            step.writes.append(updates)
         else:
             step.launches = True
             step.work.append(partial(_launch, first, device, updates, scale, self.on_device))

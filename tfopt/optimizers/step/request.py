@@ -39,6 +39,8 @@ class Capabilities(NamedTuple):
     ----------
     fuses : bool
         A step reads each dense gradient once, so `StepRequest.before` can compute it on the fly.
+    fuses_on_device : bool
+        The same of variables on a GPU, whose norms are computed after what `before` returns.
     follows : bool
         A step carries out the calls of `StepRequest.after`.
     aggregates : bool
@@ -51,6 +53,7 @@ class Capabilities(NamedTuple):
     follows: bool = False
     aggregates: bool = False
     defers: bool = False
+    fuses_on_device: bool = False
 
 
 class StepRequest(NamedTuple):

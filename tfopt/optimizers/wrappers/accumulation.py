@@ -60,11 +60,11 @@ class GradientAccumulation(Wrapper):
     -----
     Supports real variables. Slot: ``gradient``, the sum, in float32 for variables of 16 bits. The
     last batch is added while the step reads the sum, or on a GPU before it; if the step clips by
-    norm, or needs complete gradients for another reason, it is added in separate memory. The mean
-    is free, since a step multiplies its gradients by a number while it reads them. Sums outside the
-    range of float16 are rescaled before they are rounded to it. Sparse gradients (`IndexedSlices`)
-    are kept as they are, those of 16 bits in float32, and summed by the step; a variable with dense
-    and sparse gradients has a dense sum. Clipping applies to the mean.
+    norm on the host, or needs complete gradients for another reason, it is added in separate
+    memory. The mean is free, since a step multiplies its gradients by a number while it reads them.
+    Sums outside the range of float16 are rescaled before they are rounded to it. Sparse gradients
+    (`IndexedSlices`) are kept as they are, those of 16 bits in float32, and summed by the step; a
+    variable with dense and sparse gradients has a dense sum. Clipping applies to the mean.
 
     All batches of a step must have the same variables in the same order.
 
@@ -101,7 +101,7 @@ class GradientAccumulation(Wrapper):
     @property
     def capabilities(self) -> Capabilities:
         """Those of the inner optimizer, but gradients are accumulated before the step."""
-        return self.optimizer.capabilities._replace(fuses=False)
+        return self.optimizer.capabilities._replace(fuses=False, fuses_on_device=False)
 
     def _bind(self, request: StepRequest) -> Step:
         return BatchStep(self, request)

@@ -52,6 +52,7 @@ class BatchStep(Step):
         if len(self._variables) < len(self._handles):
             raise InvalidArgumentError("a variable occurs twice in a batch")
         self._capabilities = wrapper.optimizer.capabilities
+        self._on_device = all(handle.device == "gpu" for handle in self._handles)
         # if sums are aggregated over replicas, finiteness is checked there, so that all agree
         self._aggregates = request.aggregates and self._capabilities.aggregates
         self._count = Count(wrapper.pending.numpy())
@@ -173,12 +174,8 @@ class BatchStep(Step):
     def _last(self, grads: list[Any], scale: float, first: bool, mean: float) -> PreparedStep:
         """Return the step with the last batch added."""
         ordinary, rows = self._ordinary, self._wrapper._waiting.rows
-        if (
-            ordinary is not None
-            and ordinary.fuses
-            and not rows.by_memory
-            and self._capabilities.fuses
-        ):
+        fuses = self._capabilities.fuses or (self._on_device and self._capabilities.fuses_on_device)
+        if fuses and ordinary is not None and ordinary.fuses and not rows.by_memory:
             sums = self._dense_sums()
             self._adding.take(sums, grads, scale, first)
             if self._fused is None:

@@ -113,7 +113,7 @@ class LossScaleOptimizer(Wrapper):
     @property
     def capabilities(self) -> Capabilities:
         """Those of the inner optimizer, except fusing: gradients must exist to be checked."""
-        return self.optimizer.capabilities._replace(fuses=False)
+        return self.optimizer.capabilities._replace(fuses=False, fuses_on_device=False)
 
     def _bind(self, request: StepRequest) -> Step:
         return _ScaledStep(self, request)

@@ -115,6 +115,7 @@ class ParameterGroups(Wrapper):
             follows=not wrapped and all(group.follows for group in each),
             aggregates=any(group.aggregates for group in each),
             defers=any(group.defers for group in each),
+            fuses_on_device=all(group.fuses_on_device for group in each),
         )
 
     def _bind(self, request: StepRequest) -> Step:

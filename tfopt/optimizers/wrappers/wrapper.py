@@ -113,7 +113,8 @@ class Wrapper(OptimizerBase, abstract=True):
         A subclass that passes on `StepRequest.before` or `StepRequest.after` may keep more of the
         inner optimizer's features.
         """
-        return self.optimizer.capabilities._replace(fuses=False, follows=False)
+        inner = self.optimizer.capabilities
+        return inner._replace(fuses=False, follows=False, fuses_on_device=False)
 
     def loss_scales(self, var: Any) -> tuple[Variable, ...]:
         """Return the scales of the loss for the gradient of a variable, or of all if None."""
