@@ -21,7 +21,9 @@ from tfopt import IndexedSlices, Variable
 from tfopt.cuda import backend
 from tfopt.cuda.library import LibraryError
 from tfopt.optimizers import (
+    LAMB,
     SGD,
+    Adafactor,
     Adam,
     AdamW,
     GradientAccumulation,
@@ -57,6 +59,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "scaled": lambda: LossScaleOptimizer(summed(Adam(0.1)), 4.0, 3),
     "around a scale": lambda: summed(LossScaleOptimizer(Adam(0.1), 4.0, 3)),
     "twice": lambda: summed(summed(Adam(0.1), 2), 2, "sum"),
+    "LAMB": lambda: summed(LAMB(0.1)),
+    "Adafactor": lambda: summed(Adafactor(0.1, global_clipnorm=0.3)),
     "transformed": lambda: summed(Adam(0.1, gradient_transformers=[lambda pairs: pairs])),
 }
 

@@ -19,7 +19,9 @@ from tfopt import IndexedSlices, Variable
 from tfopt.cuda import backend
 from tfopt.cuda.library import LibraryError
 from tfopt.optimizers import (
+    LAMB,
     SGD,
+    Adafactor,
     Adam,
     AdamW,
     LossScaleOptimizer,
@@ -52,6 +54,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "around an average": lambda: scaled(WeightAverage(Adam(0.1), 0.9)),
     "around a mirror": lambda: scaled(Mirror(Adam(0.1), "float16")),
     "twice": lambda: scaled(scaled(Adam(0.1))),
+    "LAMB": lambda: scaled(LAMB(0.1)),
+    "Adafactor": lambda: scaled(Adafactor(0.1, global_clipnorm=0.3), 3.0),
     "transformed": lambda: scaled(Adam(0.1, gradient_transformers=[lambda pairs: pairs])),
 }
 
