@@ -14,7 +14,9 @@ DEVICE real sum_of_few(std::int64_t first, std::int64_t n, const Element &elemen
         real lanes[8];
         for (int k = 0; k < 8; k++)
             lanes[k] = element(first + k);
+#pragma unroll 1
         for (i = 8; i < n - n % 8; i += 8)
+#pragma unroll
             for (int k = 0; k < 8; k++)
                 lanes[k] = lanes[k] + element(first + i + k);
         sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) +
