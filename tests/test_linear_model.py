@@ -336,7 +336,6 @@ X3, Y3 = np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1])
             [0, 1, 1],
             "at least 2 classes with weight, got one class: \\[1\\]",
         ),
-        (SDCAClassifier(), X3, [0, 1, 2], [1, 1, 0], "no sample of the class .*2.* has weight"),
         (SDCAClassifier(), X3, [0.5, 1.2, 3.4], None, "Unknown label type"),
         (SDCAClassifier(), X3, Y3, [1, -1, 1], "Negative values in data passed"),
         (SDCAClassifier(), X3, Y3, [0, 0, 0], "zero"),

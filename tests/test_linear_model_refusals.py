@@ -218,7 +218,7 @@ SDCA_CLASSES: dict[str, tuple[dict[str, Any], str]] = {
     "a class's weight is infinite": ({"class_weight": {0: np.inf}}, "class_weight must have fini"),
     "classes' weights' sum": ({"class_weight": {0: 1e308}}, "weights overflows"),
     "classes have no weight": ({"class_weight": {0: 0, 1: 0, 2: 0}}, "zero for all samples"),
-    "a class has no weight": ({"class_weight": {0: 0.0}}, "class .*0.* has weight"),
+    "one class has weight": ({"class_weight": {0: 0.0, 1: 0.0}}, "at least 2 classes with weight"),
     "a word for classes' weights": ({"class_weight": "even"}, "class_weight"),
 }
 SDCA_COUNTS: dict[str, tuple[dict[str, Any], str]] = {

@@ -211,3 +211,16 @@ def test_no_hint_names_an_extra_of_an_index():
         if path.suffix in (".py", ".pyx", ".pyi"):
             text = path.read_text()
             assert not re.search(r"pip install[^\n]*tfopt\[", text), path
+
+
+@pytest.mark.parametrize("label", ["b", 2])
+def test_a_label_without_weight_is_refused(cli, folder, label):
+    labels = ["a", "b", "c"] if label == "b" else [1, 2, 3]
+    y = np.array(labels, object)[np.arange(ROWS) % 3]
+    weight = (y != label).astype(float)
+    pd.DataFrame({"x": NUMBERS, "y": y, "w": weight}).to_csv("d.csv", index=False)
+    message = rf"no row of the label {label} has weight: leave these rows out"
+    flags = ["--label", "y", "--weight", "w", "--quiet"]
+    for command in (["train", "d.csv", "--solver", "sdca"], ["cv", "d.csv"]):
+        assert re.search(message, one_line(cli(*command, *flags)))
+    assert sorted(path.name for path in Path().iterdir()) == ["d.csv"]

@@ -72,6 +72,7 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quie
         name = "SDCARegressor" if classes is None else "SDCAClassifier"
         try:
             estimator = executor.fit(name, options, train, classes, settings)
+            _check_labels(estimator, _labels(classes, train.columns))
         except ValueError as error:
             raise CommandError(f"{train.name}: {error}") from error
     seconds = time.perf_counter() - started
@@ -103,6 +104,21 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quie
             for history in estimator.history_
         ],
     )
+
+
+def _labels(classes: tuple[float, ...] | None, columns: Columns | None) -> tuple[Any, ...]:
+    """Return the labels as a user knows them; of regression none."""
+    names = None if columns is None else columns.classes
+    return names or classes or ()
+
+
+def _check_labels(estimator: Any, labels: tuple[Any, ...]) -> None:
+    """Refuse a fit that has left out labels whose rows have no weight."""
+    lost = np.setdiff1d(np.arange(len(labels)), getattr(estimator, "classes_", []))
+    if lost.size:
+        raise ValueError(
+            f"no row of the label {show_label(labels[lost[0]])} has weight: leave these rows out"
+        )
 
 
 def _weights_and_bias(
@@ -204,8 +220,8 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
     if classes is not None:
         counts = np.bincount(y.astype(np.intp))
         if counts.min() < 2:  # it could not be both learned and scored
-            names = None if data.columns is None else data.columns.classes
-            label = show_label((names or classes)[counts.argmin()])
+            labels = _labels(classes, data.columns)
+            label = show_label(labels[counts.argmin()])
             raise CommandError(
                 f"{data.name}: each class needs two rows, and that of the label {label} has one"
             )
@@ -238,6 +254,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
                 fits = []
                 for k in warm.order:  # that of the path
                     warm.fit(k)
+                    _check_labels(estimator, _labels(classes, data.columns))
                     fits.append(_judged(estimator, loss, arguments.loss, X[held], y[held], w_held))
                     loss_shown = f"{fits[-1].loss:.6g}"
                     line = f"fold {number:3}  l2 {path[k]:<10.4g}  loss {loss_shown}"

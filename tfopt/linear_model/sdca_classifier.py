@@ -109,6 +109,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
+        Those of the samples with weight: others count as if they were not there.
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
     dual_coef_ : ndarray of float64, shape (1, n_samples) or (n_classes, n_samples)
@@ -241,9 +242,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         if class_weights is not None:
             weights = weights * class_weights[codes]
             sums = _class_sums(codes, weights, self.classes_.size)
-        self._check_classes_present(np.flatnonzero(sums > 0))
-        self._check_multinomial()
-        positive = self._positive_classes
+        positive = self._positive_classes(sums)
 
         def target(k: int) -> np.ndarray:
             return np.where(codes == positive[k], 1.0, -1.0)
@@ -308,7 +307,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             present = sums > 0
             each = np.zeros(sums.size)
-            each[present] = sums.sum() / (sums.size * sums[present])
+            each[present] = sums.sum() / (present.sum() * sums[present])
             return each
         each = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -321,24 +320,20 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         check_total(total)
         return np.asarray(each)
 
-    def _check_classes_present(self, present: np.ndarray) -> None:
-        """Refuse data without a minimum, given the indices of the classes with weight."""
+    def _positive_classes(self, sums: np.ndarray) -> tuple[int, ...]:
+        """Return the number of the class that each problem separates from the rest.
+
+        `sums` are the total weights of the classes so far; those without any are left out.
+        """
+        present = np.flatnonzero(sums > 0)
+        self.classes_ = self.classes_[present]
         if present.size < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes with weight, got "
-                f"one class: {self.classes_[present].tolist()}"
+                f"one class: {self.classes_.tolist()}"
             )
-        if present.size < self.classes_.size and self.fit_intercept:
-            missing = np.setdiff1d(np.arange(self.classes_.size), present)
-            raise ValueError(
-                f"no sample of the class {self.classes_[missing[0]]!r} has weight: its best "
-                "intercept would be minus infinity"
-            )
-
-    @property
-    def _positive_classes(self) -> tuple[int, ...]:
-        """For each problem, the index of the class that is separated from the rest."""
-        return (1,) if self.classes_.size == 2 else tuple(range(self.classes_.size))
+        self._check_multinomial()
+        return tuple(present[-1:] if present.size == 2 else present)
 
     _has_classes = True
 
@@ -350,11 +345,10 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         class_weights = self._class_weights(weights)
         if class_weights is not None:
             weights = weights * class_weights
-        self._check_classes_present(np.flatnonzero(weights > 0))
-        self._check_multinomial()
-        sides = [(weights[k], np.delete(weights, k).sum()) for k in self._positive_classes]
+        positive = self._positive_classes(weights)
+        sides = [(weights[k], np.delete(weights, k).sum()) for k in positive]
         biases = tuple(self._log_odds(*pair) for pair in sides)
-        return TargetEncoding(self.classes_, class_weights, self._positive_classes, biases)
+        return TargetEncoding(counts.classes, class_weights, positive, biases)
 
     def _constant_intercept(self, y: np.ndarray, weights: np.ndarray) -> float:
         if (weights == 1).all():
