@@ -53,7 +53,7 @@ def data(is_classifier: bool) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(3)
     X = random.standard_normal((N, 6))
     y = X @ np.array([1.0, -1.0, 0, 0, 0, 0]) + random.gamma(0.5, 3.0, N)
-    return X, (y > np.median(y)).astype(int) if is_classifier else np.maximum(y, 0.0)
+    return X, (y > np.median(y)).astype(int) if is_classifier else np.maximum(y, 0.125)
 
 
 def fitted(model: Any, *arguments: Any, **more: Any) -> Any:
