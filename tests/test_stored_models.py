@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,10 @@ def test_labels(tmp_path: Path, kind: type, labels: str, n_classes: int) -> None
 def other_values(kind: type, loss: str) -> dict[str, list[Any]]:
     """Return values of the parameters that a model file can have, and that the loss takes."""
     option = LOSSES[loss].option
-    values = {"l2": [0.25, np.float64(0.25), np.float32(0.5), np.int64(3), 2]}
+    values = {"l2": [0.25, np.float64(0.25), np.float32(0.5), np.int64(3), 2, Fraction(1, 4)]}
+    values["l2"].append(np.longdouble(0.25))
     if option is not None:
-        values[option.name] = [0.75, np.float64(0.75)]
+        values[option.name] = [0.75, np.float64(0.75), np.longdouble(0.75), Fraction(3, 4)]
     return values
 
 

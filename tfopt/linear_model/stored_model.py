@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -174,12 +175,17 @@ def stored_model_of(estimator: Any) -> StoredModel:
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that are numbers, text or None, without types of NumPy."""
-    plain = {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in settings.items()
-    }
+    """Return the settings that are numbers, text or None, as types of Python."""
+    plain = {name: _as_plain(value) for name, value in settings.items()}
     return {name: value for name, value in plain.items() if _is_plain(value)}
+
+
+def _as_plain(value: Any) -> Any:
+    """Return a number of any type as one of Python's, and other values as they are."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    is_other = isinstance(value, numbers.Real) and not isinstance(value, (int, float))
+    return float(value) if is_other else value
 
 
 def _is_plain(value: Any) -> bool:
