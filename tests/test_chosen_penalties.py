@@ -64,11 +64,11 @@ def fitted(model: Any, *arguments: Any, **more: Any) -> Any:
 
 
 def criterion(model: Any, X: np.ndarray, y: np.ndarray) -> float:
-    """Return the accuracy, or minus the mean loss by its definition."""
+    """Return minus the mean loss by its definition."""
     if isinstance(model, SDCAClassifier):
-        return float(np.mean(model.predict(X) == y))
+        y = np.where(y == model.classes_[-1], 1.0, -1.0)
     phi = loss_named(model._phi.kernel, model._parameter())
-    return -float(np.mean(phi.value(X @ model.coef_ + model.intercept_, y)))
+    return -float(np.mean(phi.value(X @ np.ravel(model.coef_) + model.intercept_, y)))
 
 
 def judged(loss: str, options: dict[str, Any], *fold: np.ndarray) -> list[float]:

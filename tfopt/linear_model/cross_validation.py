@@ -13,8 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model.held_out_scores import accuracies, mean_losses
-from tfopt.linear_model.losses import PointwiseLoss
+from tfopt.linear_model.held_out_scores import mean_losses
 from tfopt.linear_model.paths import FoldFits, path_penalties
 from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
 from tfopt.linear_model.sdca_base import SDCAEstimator
@@ -50,19 +49,6 @@ class _CrossValidation(LinearModel):
         l1, l2 = (self.l1, None) if self.l1s is None else (None, self.l2)
         return path_penalties(self.l1s, l2s, l1, l2)
 
-    def _default_scores(
-        self,
-        X: Any,
-        y: np.ndarray,
-        weights: np.ndarray,
-        coefs: np.ndarray,
-        intercepts: np.ndarray,
-        classes: Any,
-        phi: PointwiseLoss,
-    ) -> np.ndarray:
-        """Return the scores of several solutions, if there is weight; see `held_out_scores`."""
-        raise NotImplementedError
-
     def _fit_cv(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
         """Find the scores of all penalties, and fit with the best one."""
         whole = self._estimator()
@@ -74,7 +60,7 @@ class _CrossValidation(LinearModel):
         splitter = check_cv(self.cv, y, classifier=is_classifier(self))
         folds = list(splitter.split(X, y, groups))
         scorer = None if self.scoring is None else check_scoring(whole, scoring=self.scoring)
-        phi = whole._objective(0, 1).phi
+        phi = whole._phi if whole._phi.is_joint else whole._objective(0, 1).phi
         weighted = sample_weight is not None and not callable(self.scoring)
         fold_fits = FoldFits(lambda: self._estimator(n_jobs=1), X, y, weights, l1s, l2s)
 
@@ -91,12 +77,10 @@ class _CrossValidation(LinearModel):
                 coefs.append(model.coef_)
                 intercepts.append(model.intercept_)
             classes = getattr(model, "classes_", None)
-            if scorer is None and not held_out[2].any():
-                scores[:] = 0.0  # nothing speaks for a penalty, or against it
-            elif scorer is None:
+            if scorer is None:
                 shape = len(coefs), -1
                 points = np.array(coefs).reshape(*shape, X.shape[1]), np.reshape(intercepts, shape)
-                scores[fits.order] = self._default_scores(*held_out, *points, classes, phi)
+                scores[fits.order] = -mean_losses(*held_out, *points, phi, classes)
             return scores, fits.order, coefs, intercepts, classes
 
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
@@ -158,8 +142,9 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 stratified folds by default.
     scoring : str or callable, optional
-        As in scikit-learn: the accuracy by default. Sample weights count in it, unless it is a
-        callable.
+        As in scikit-learn. By default minus the mean of the loss, summed over the classes where
+        each is separated from the rest: so it is not `score`, the accuracy. Sample weights count
+        in it, unless it is a callable.
     refit : bool, default=True
         Whether to fit to all samples with the best penalty; otherwise the coefficients are the mean
         of those of the folds.
@@ -266,18 +251,6 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
         with self._all_or_nothing():
             self._fit_cv(X, y, sample_weight, groups)
         return self
-
-    def _default_scores(
-        self,
-        X: Any,
-        y: np.ndarray,
-        weights: np.ndarray,
-        coefs: np.ndarray,
-        intercepts: np.ndarray,
-        classes: Any,
-        phi: PointwiseLoss,
-    ) -> np.ndarray:
-        return accuracies(X, y, weights, coefs, intercepts, classes)
 
 
 class SDCARegressorCV(LinearRegressor, _CrossValidation):
@@ -386,15 +359,3 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         with self._all_or_nothing():
             self._fit_cv(X, y, sample_weight, groups)
         return self
-
-    def _default_scores(
-        self,
-        X: Any,
-        y: np.ndarray,
-        weights: np.ndarray,
-        coefs: np.ndarray,
-        intercepts: np.ndarray,
-        classes: Any,
-        phi: PointwiseLoss,
-    ) -> np.ndarray:
-        return -mean_losses(X, y, weights, coefs, intercepts, phi)

@@ -1,4 +1,4 @@
-"""Scores of several linear models on the same samples, from one product."""
+"""Mean losses of several linear models on the same samples, from one product."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.special import logsumexp
 from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
 from tfopt.linear_model.losses import PointwiseLoss
 
-__all__ = ["accuracies", "mean_losses"]
+__all__ = ["mean_losses"]
 
 #: How many scores are computed at a time, to stay in the cache.
 PIECE = 2**18
@@ -30,35 +31,12 @@ def _scores(
         yield rows, scores.reshape(*intercepts.shape, -1) + intercepts[..., None]
 
 
-def accuracies(
-    X: Any,
-    y: np.ndarray,
-    weights: np.ndarray,
-    coefs: np.ndarray,
-    intercepts: np.ndarray,
-    classes: np.ndarray,
-) -> np.ndarray:
-    """Return the accuracies of classifiers.
-
-    Parameters
-    ----------
-    X : array or CSR matrix, shape (n_samples, n_features)
-    y, weights : ndarray, shape (n_samples,)
-    coefs : ndarray, shape (n_models, n_problems, n_features)
-        One problem separates two classes; otherwise there is one for each class.
-    intercepts : ndarray, shape (n_models, n_problems)
-    classes : ndarray, shape (n_classes,)
-
-    Returns
-    -------
-    ndarray, shape (n_models,)
-    """
-    right = np.zeros(len(coefs))
-    for rows, scores in _scores(X, coefs, intercepts):
-        best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
-        right += (classes[best] == y[rows]) @ weights[rows]
-    accuracies: np.ndarray = right / weights.sum()
-    return accuracies
+def _targets(y: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
+    """Return the labels for each problem: 1 for its class and -1 for others, if there are any."""
+    if classes is None:
+        return y[None]
+    positive = classes[1:] if len(classes) == 2 else classes
+    return np.where(y == positive[:, None], 1.0, -1.0)
 
 
 def mean_losses(
@@ -68,14 +46,40 @@ def mean_losses(
     coefs: np.ndarray,
     intercepts: np.ndarray,
     phi: PointwiseLoss,
+    classes: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the mean losses of regressors.
+    """Return the mean losses of models, each summed over its problems.
 
-    The parameters are those of `accuracies`, with one problem.
+    Samples of classes that the models do not know say nothing of them.
+
+    Parameters
+    ----------
+    X : array or CSR matrix, shape (n_samples, n_features)
+    y, weights : ndarray, shape (n_samples,)
+    coefs : ndarray, shape (n_models, n_problems, n_features)
+        One problem separates two classes; otherwise there is one for each class.
+    intercepts : ndarray, shape (n_models, n_problems)
+    phi : PointwiseLoss
+    classes : ndarray, shape (n_classes,), or None
+
+    Returns
+    -------
+    ndarray, shape (n_models,)
+        0 if no sample with weight says anything.
     """
-    sums = np.zeros(len(coefs))
+    targets, sums = _targets(y, classes), np.zeros(len(coefs))
+    if classes is not None:
+        weights = weights * np.isin(y, classes)
+    total = weights.sum()
+    if not total:
+        return sums
     with np.errstate(over="ignore"):  # a loss that overflows is not the best
-        for rows, scores in _scores(X, coefs, intercepts):
-            sums += phi.value(scores[:, 0], y[rows]) @ weights[rows]
-    means: np.ndarray = sums / weights.sum()
+        for rows, z in _scores(X, coefs, intercepts):
+            signs = targets[:, rows]
+            if phi.is_joint and len(signs) > 1:
+                losses = logsumexp(z, axis=1) - (z * (signs > 0)).sum(axis=1)
+            else:
+                losses = phi.value(z, signs).sum(axis=1)
+            sums += losses @ weights[rows]
+    means: np.ndarray = sums / total
     return means
