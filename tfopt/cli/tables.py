@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
+from tfopt.cli.columns import filled_rows, matrix_of
 from tfopt.cli.data import Data
 from tfopt.cli.files import CommandError, File
 from tfopt.cli.read_options import ReadOptions
@@ -214,9 +214,9 @@ def _parquet(
 
 
 def _pandas(rows: Any, file: File) -> Any:
-    """Return rows of Arrow as a data frame."""
+    """Return rows of Arrow as a data frame; their memory is freed meanwhile."""
     try:
-        return rows.to_pandas()
+        return rows.to_pandas(split_blocks=True, self_destruct=True)
     except MemoryError:
         raise
     except Exception as error:  # any, if what pandas has noted in the file is damaged
@@ -258,19 +258,17 @@ def _data_of(
         features = [*like.features]
     if not features:
         raise CommandError(f"{file.name}: has no columns but that of the labels")
-    filled = frame.notna().any(axis=1).to_numpy()  # others are blank lines
-    frame, lines = frame[filled], lines[filled]
+    if not (filled := filled_rows(frame)).all():
+        frame, lines = frame[filled], lines[filled]
     checker = _Checker(frame, file, lines)
-    X = np.empty((len(frame), len(features)))
-    for k, column in enumerate(features):
-        X[:, k] = checker.numbers(column)
+    columns = [checker.finite(column) for column in features]
     weights = None if weight is None else checker.numbers(weight, least=0.0)
     labels, classes = np.full(len(frame), np.nan), None if like is None else like.classes
     if label is not None and label in frame.columns:
         labels, classes = checker.labels(label, options.has_classes, like, needs_label)
     good = checker.good(options.on_bad_line)
     return Data(
-        sparse.csr_matrix(X[good]),
+        matrix_of(columns, good),
         labels[good],
         True,
         lines[good],
@@ -289,9 +287,13 @@ class _Checker:
         self._faults: dict[int, tuple[str, str | None, int]] = {}
 
     def numbers(self, column: str, least: float = -np.inf) -> np.ndarray:
-        """Return a column as finite numbers."""
+        """Return a column as finite numbers, of float64."""
+        return self.finite(column, least).astype(np.float64, copy=False)
+
+    def finite(self, column: str, least: float = -np.inf) -> np.ndarray:
+        """Return a column as finite numbers, of float64 or, if it is that, of float32."""
         values = self._converted(column)
-        bad = ~(np.isfinite(values) & (values >= least))
+        bad = ~np.isfinite(values) | (values < least if least > -np.inf else False)
         for row in np.flatnonzero(bad).tolist():
             what = "is not a number"
             if values[row] < least:
@@ -315,7 +317,7 @@ class _Checker:
             for row in np.flatnonzero(absent).tolist():
                 self._note(row, column, "label", "is missing")
         if like is not None and classes is None:
-            return self._converted(column), None
+            return self._converted(column).astype(np.float64, copy=False), None
         text = values.astype(str).to_numpy(dtype=object)
         if classes is None:
             classes = tuple(sorted({*text[~absent].tolist()}))
@@ -338,7 +340,8 @@ class _Checker:
         if not pd.api.types.is_numeric_dtype(values):
             kept = [each if isinstance(each, _NUMERIC) else None for each in values]
             values = pd.to_numeric(pd.Series(kept, dtype=object), errors="coerce")
-        array: np.ndarray = values.to_numpy(np.float64, na_value=np.nan)
+        kind = np.float32 if values.dtype == np.float32 else np.float64
+        array: np.ndarray = values.to_numpy(kind, na_value=np.nan)
         return array
 
     def _note(self, row: int, column: str, kind: str, what: str) -> None:
