@@ -200,7 +200,7 @@ def _launch_arguments() -> list[Any]:
     )
     arrays = [OnDevice(np.ones(3)), OnDevice(np.ones(3))]
     limits = (0, *[math.inf] * 5)
-    part = (KERNEL, 0, 1, 1, 1, True, None)
+    part = (KERNEL, 0, 1, 1, 1, True, None, None)
     return [functions, print, 0, [part], arrays, [0], limits, [OnDevice(np.ones(3))]]
 
 

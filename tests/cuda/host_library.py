@@ -29,8 +29,7 @@ def compiler() -> str | None:
 def build(*flags: str) -> Path:
     """Return the library; one that the same sources and flags have made before serves again."""
     texts = [path.read_text() for path in sorted(SOURCES.glob("*.[ch]*"))]
-    headers = ("halves.h", "device_step.h")
-    texts += [(SOURCES / "../../kernels/platform" / name).read_text() for name in headers]
+    texts += [path.read_text() for path in sorted((SOURCES / "../../kernels/platform").glob("*.h"))]
     key = hashlib.sha256("\0".join([*texts, *flags]).encode()).hexdigest()[:16]
     folder = Path(tempfile.gettempdir()) / f"tfopt-cuda-on-host-{os.getuid()}-{key}"
     library = folder / "libtfopt_cuda_host.so"

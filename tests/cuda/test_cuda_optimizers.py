@@ -13,9 +13,7 @@ from test_optimizers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices, Variable
-from tfopt.core.backends import backend_of
 from tfopt.optimizers.schedules import CosineDecay
-from tfopt.updates.rule_steps import DenseBucket, RuleUpdate
 
 ROWS = 6
 each_optimizer = pytest.mark.parametrize("which", MAKERS)
@@ -219,13 +217,7 @@ def test_what_is_for_the_host_alone() -> None:
 
 @pytest.mark.parametrize(
     ("make_one", "message"),
-    [
-        (lambda o: o.Adam(stochastic_rounding=0), "v is on a GPU, where stochastic_rounding"),
-        (
-            lambda o: o.AdamW(cautious_weight_decay=True),
-            "v: cautious_weight_decay is for real variables in host memory, not float32 on the GPU",
-        ),
-    ],
+    [],
 )
 def test_what_only_the_host_does_is_refused(make_one: Any, message: str) -> None:
     variable = Variable(there(np.ones(3, np.float32)), name="v")
@@ -238,7 +230,7 @@ def test_what_only_the_host_does_is_refused(make_one: Any, message: str) -> None
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("stochastic_rounding", 0), ("cautious_weight_decay", True), ("sparse", "catch_up")],
+    [("sparse", "catch_up")],
 )
 def test_what_only_the_host_does_is_refused_when_it_is_set_late(setting: str, value: Any) -> None:
     """And the setting taken back, steps go on."""
@@ -255,14 +247,3 @@ def test_what_only_the_host_does_is_refused_when_it_is_set_late(setting: str, va
     setattr(optimizer, setting, before)
     optimizer.apply_gradients([(rows, table)])
     assert int(optimizer.iterations) == 2
-
-
-@pytest.mark.parametrize("unsupported", [{"decay": 0.1}, {"rounding": (0, 1)}])
-def test_a_step_with_what_only_the_host_does_is_refused(unsupported: dict[str, Any]) -> None:
-    """The backend refuses what it does not do, whatever its caller has checked."""
-    variable = Variable(there(np.ones(3, np.float32)))
-    update = RuleUpdate("gradient_descent", {"alpha": 0.5}, **unsupported)
-    part = DenseBucket(([variable.value()],), [0], [variable], None, True, False)
-    grads = (there(np.ones(3, np.float32)),)
-    with pytest.raises(tfopt.InvalidArgumentError, match="a step on a GPU has no"):
-        backend_of(variable).checked_updates([part], [update.step()], grads)

@@ -6,9 +6,10 @@ from math import prod
 from typing import Any
 
 from tfopt.core.backends import is_device_array
-from tfopt.cuda.device_array import DeviceArray
+from tfopt.cuda.device_array import BLOCK_DTYPES, DeviceArray
 from tfopt.cuda.library import Library, load
 from tfopt.cuda.norms import Norms
+from tfopt.cuda.stored import stored_of
 from tfopt.cuda.streams import in_order
 from tfopt.cuda.updates import DenseUpdate, Reading, RowsUpdate, Update, WholeUpdate
 from tfopt.cuda.validation import (
@@ -23,6 +24,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.arrays.overlaps import overlapping
 from tfopt.kernels.update.checks import step_arguments
 from tfopt.kernels.update.step_table import Kernel
+from tfopt.updates.rule_steps import Rounding
 from tfopt.updates.sparse_update import check_duplicates, steps_all_rows
 
 __all__ = ["apply", "dense_update", "rows_update", "whole_update"]
@@ -84,10 +86,14 @@ def dense_update(
     grad_scale: Any,
     var_scale: Any = 1.0,
     vectors_are_rows: bool = False,
+    decay: float = 0.0,
+    rounding: Rounding = None,
+    places: list[int] | None = None,
 ) -> DenseUpdate | None:
     """Check an update of a variable or of lists of variables; return None for empty lists.
 
-    A vector or a scalar whose slots of rows have one number can be taken for a row.
+    A vector or a scalar whose slots of rows have one number can be taken for a row. Weights decay
+    cautiously, and bfloat16 numbers are rounded stochastically, variables by their places.
     """
     library = load()
     if isinstance(operands[0], (list, tuple)):
@@ -101,10 +107,14 @@ def dense_update(
         variables = [arrays]
     if not variables:
         return None
+    like = operands[0][0] if isinstance(operands[0], (list, tuple)) else operands[0]
+    stored = stored_of(kernel, variables[0], device, rounding, places or [0] * len(variables), like)
     wide = variables[0][0].dtype == "float64"
     scales = grad_scale, var_scale
     constants, scalars = step_arguments(kernel, values, flags, *scales, wide, True)
-    return DenseUpdate(library, device, kernel, variables, constants, scalars, operands)
+    return DenseUpdate(
+        library, device, kernel, variables, constants, scalars, operands, decay, stored
+    )
 
 
 def _check_many(
@@ -189,18 +199,28 @@ def rows_update(
     check_range: bool,
     var_scale: Any = 1.0,
     lazy: bool = False,
+    decay: float = 0.0,
+    rounding: Rounding = None,
+    places: list[int] | None = None,
 ) -> RowsUpdate:
     """Check a sparse update, except the values of the indices.
 
-    A lazy update leaves all other rows unchanged, whatever the rule.
+    A lazy update leaves all other rows unchanged, whatever the rule. The rest is as in
+    `dense_update`.
     """
     library = load()
     check_duplicates(duplicates)
     everywhere = steps_all_rows(kernel, duplicates, lazy)
     arrays = check_arrays(kernel, operands)
+    for name, array in zip(kernel.rule.operands, arrays, strict=True):
+        if array.dtype in BLOCK_DTYPES:
+            raise InvalidTypeError(
+                f"{name} is stored in blocks of codes, which only dense gradients can update"
+            )
     ids = check_indices(indices)
     values = check_in_order(kernel, arrays, ids, hypers, flags)
     device = check_memory(kernel.rule.operands, arrays, ids, library)
+    stored = stored_of(kernel, arrays, device, rounding, places or [0], operands[0])
     var = arrays[0]
     if max(ids.shape[0], var.shape[0]) > _MOST_ROWS or prod(var.shape[1:]) > _MOST_COLUMNS:
         raise InvalidArgumentError(
@@ -222,6 +242,8 @@ def rows_update(
         everywhere,
         check_range,
         (*operands, indices),
+        decay,
+        stored,
     )
 
 

@@ -8,17 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.cuda.blocks import Blocks
 from tfopt.errors import InvalidTypeError
 from tfopt.imports import bfloat16
+from tfopt.kernels.arrays.coerce import BLOCK_FORMATS
 from tfopt.variable import Variable
 
-__all__ = ["DeviceArray", "as_device_array", "name_of_dtype", "numpy_dtype"]
+__all__ = ["BLOCK_DTYPES", "DeviceArray", "as_device_array", "name_of_dtype", "numpy_dtype"]
 
 #: Names of dtypes by the interface's typestr; bfloat16 is identified by the array's own dtype.
 _DTYPES = {"<f2": "float16", "<f4": "float32", "<f8": "float64"}
 _DTYPES |= {"|i1": "int8", "<i2": "int16", "<i4": "int32", "<i8": "int64"}
 _DTYPES |= {"|u1": "uint8", "<u2": "uint16", "<u4": "uint32", "<u8": "uint64"}
 _ITEMSIZES = {name: int(typestr[2:]) for typestr, name in _DTYPES.items()} | {"bfloat16": 2}
+#: The dtypes of blocks of codes by their names, which are those in files.
+BLOCK_DTYPES = {name: dtype for name, *_, dtype in BLOCK_FORMATS}
+_ITEMSIZES |= {name: dtype.itemsize for name, dtype in BLOCK_DTYPES.items()}
 
 LEGACY_STREAM = 1  # for arrays that report no stream; other streams synchronize with it
 
@@ -53,6 +58,9 @@ def as_device_array(value: Any, name: str, as_what: str = "var") -> DeviceArray:
     """
     if isinstance(value, Variable):
         value = value.value()
+    if isinstance(value, Blocks):
+        there = as_device_array(value.array, name, as_what)
+        return there._replace(shape=value.shape, dtype=name_of_dtype(value))
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         if not value.is_cuda:
@@ -98,6 +106,8 @@ def _is_contiguous(shape: tuple[int, ...], strides: Any, itemsize: int) -> bool:
 
 def name_of_dtype(value: Any) -> str:
     """Return the name of the dtype of an array on a GPU, whatever library it is of."""
+    if isinstance(value, Blocks):
+        return next(name for name, dtype in BLOCK_DTYPES.items() if dtype == value.dtype)
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         typestr: str = value.__cuda_array_interface__["typestr"]
@@ -107,6 +117,8 @@ def name_of_dtype(value: Any) -> str:
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """Return the NumPy dtype with a name; bfloat16 is that of ml_dtypes."""
+    if name in BLOCK_DTYPES:
+        return BLOCK_DTYPES[name]
     try:
         return bfloat16() if name == "bfloat16" else np.dtype(name)
     except ImportError:

@@ -24,6 +24,7 @@ _ROWS = (c_void_p, c_void_p, c_int)  # gradient, indices, bytes of an index
 _COUNTED = (_COUNTS, _COUNTS)  # elements of tensors, and of their rows
 _SIZES = (c_int64, c_int64, c_int64)  # indices, rows, elements of a row
 _CLIPPING = (c_double, c_void_p, c_int)  # a bound, factors, and which gradients they are for
+_KEEPING = (c_double, c_void_p)  # cautious decay, and how variables are stored
 _INDICES = (c_int, c_int, c_int, _COUNTS)  # duplicates, lazy, whether to check, an invalid one
 _NORMS = (c_int, c_void_p, c_void_p)  # device, stream, address of the norms
 _ARRAY = (c_int, c_void_p, c_int64)  # type, address, elements of a slice
@@ -55,11 +56,21 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "follow": (c_int, [c_int, c_void_p, c_void_p]),
     "dense": (
         c_int,
-        [*_LAUNCH, c_int64, _ADDRESSES, _ADDRESSES, *_COUNTED, _NUMBERS, c_int, *_CLIPPING],
+        [
+            *_LAUNCH,
+            c_int64,
+            _ADDRESSES,
+            _ADDRESSES,
+            *_COUNTED,
+            _NUMBERS,
+            c_int,
+            *_CLIPPING,
+            *_KEEPING,
+        ],
     ),
     "rows": (
         c_int,
-        [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, _NUMBERS, c_int, *_CLIPPING, *_INDICES],
+        [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, _NUMBERS, c_int, *_CLIPPING, *_KEEPING, *_INDICES],
     ),
     "take_whole": (c_int, [c_int, c_void_p, c_int, *_ROWS, *_SIZES, _ADDRESSES]),
     "give": (c_int, [c_int, c_void_p, c_void_p]),

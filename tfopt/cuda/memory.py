@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.cuda.device_array import name_of_dtype, numpy_dtype
+from tfopt.cuda.blocks import Blocks
+from tfopt.cuda.device_array import BLOCK_DTYPES, name_of_dtype, numpy_dtype
 from tfopt.errors import InvalidTypeError
 
 __all__ = ["dtype_of", "filled_like", "new_like", "to_host", "write"]
@@ -57,13 +58,19 @@ def _of_dtype(make: Callable[[], Any], dtype: np.dtype[Any] | None) -> Any:
 
 def filled_like(value: Any, host: np.ndarray) -> Any:
     """Return a new array on the device of another, with the contents and dtype of a host array."""
-    array = new_like(value, host.shape, host.dtype)
+    if host.dtype in BLOCK_DTYPES.values():
+        count = host.size * host.dtype.itemsize
+        array: Any = Blocks(new_like(value, (count,), np.dtype(np.uint8)), host.dtype)
+    else:
+        array = new_like(value, host.shape, host.dtype)
     write(array, host)
     return array
 
 
 def to_host(value: Any) -> np.ndarray:
     """Return a copy of an array on a GPU."""
+    if isinstance(value, Blocks):
+        return to_host(value.array).view(value.dtype)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         value = value.detach()
@@ -76,6 +83,9 @@ def to_host(value: Any) -> np.ndarray:
 
 def write(into: Any, value: Any) -> None:
     """Copy a host array, or an array of the same library, to one on a GPU."""
+    if isinstance(into, Blocks):
+        on_host = isinstance(value, np.ndarray)
+        into, value = into.array, _bytes_of(value) if on_host else value.array
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(into, torch.Tensor):
         if isinstance(value, np.ndarray) and value.dtype.name == "bfloat16":
@@ -87,3 +97,7 @@ def write(into: Any, value: Any) -> None:
         into.set(value)
     else:
         into[...] = value
+
+
+def _bytes_of(blocks: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(blocks).view(np.uint8).reshape(-1)

@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tfopt.cuda.blocks import Blocks
 from tfopt.cuda.calls import dense_update, rows_update, whole_update
 from tfopt.cuda.clipped_updates import bounds_of, run_clipped
 from tfopt.cuda.device_array import as_device_array, name_of_dtype
 from tfopt.cuda.library import load
 from tfopt.cuda.norms import SKIPPED, TYPES, Norms
 from tfopt.cuda.streams import in_order
-from tfopt.cuda.updates import COPIES, PAIRS, DenseUpdate, RowsUpdate, Update, WholeUpdate
+from tfopt.cuda.updates import COPIES, DenseUpdate, RowsUpdate, Update, WholeUpdate
 from tfopt.cuda.validation import device_of
-from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels import kernels
 from tfopt.kernels.update.commit import Launch
@@ -52,11 +52,6 @@ def checked_updates(
     """
     updates: list[Update] = []
     for part, step in zip(parts, steps, strict=True):
-        if step.decay or step.rounding is not None:
-            raise InvalidArgumentError(
-                "a step on a GPU has no cautious weight decay and no stochastic rounding: keep the "
-                "variables in host memory"
-            )
         if isinstance(part, DenseBucket):
             updates += _dense(part, [grads[place] for place in part.places], step)
         else:
@@ -94,11 +89,14 @@ def launch_of(
         assert not isinstance(update, WholeUpdate)
         columns = part.operands if isinstance(part, DenseBucket) else [[a] for a in part.arrays]
         rule, gradient = update.library.rules[update.kernel.name], update.gradients[0].dtype
-        types = PAIRS[update.arrays[0].dtype, gradient], TYPES[gradient]
+        types = update.types, TYPES[gradient]
+        stored = update.stored and (update.stored.storage, update.stored.tables or 0)
         others = not update.everywhere if isinstance(update, RowsUpdate) else None
-        described.append((update.kernel, rule, *types, len(part.places), part.decays, others))
+        own = len(part.places), part.decays, others, stored
+        described.append((update.kernel, rule, *types, *own))
         places += part.places
-        arrays += [array for variable in zip(*columns, strict=True) for array in variable]
+        every = (array for variable in zip(*columns, strict=True) for array in variable)
+        arrays += [array.array if isinstance(array, Blocks) else array for array in every]
     if len({update.device for update in updates}) > 1:
         return None
     library, device = updates[0].library, updates[0].device
@@ -141,7 +139,7 @@ def copy_of(targets: list[Any], sources: list[Any]) -> Launch | None:
         places.setdefault((each[0].dtype, each[1].dtype), []).append(k)
     rule = kernels["gradient_descent"]
     described = [
-        (rule, library.copy, COPIES[types], TYPES[types[1]], len(own), True, None)
+        (rule, library.copy, COPIES[types], TYPES[types[1]], len(own), True, None, None)
         for types, own in places.items()
     ]
     order = [k for own in places.values() for k in own]
@@ -192,15 +190,23 @@ def _dense(part: DenseBucket, grads: list[Any], step: RuleStep) -> list[Update]:
         else:
             given.append((*operands, grad))
     columns = tuple(map(list, zip(*given, strict=True)))
-    scales = step.grad_scale, step.var_scale
-    together = dense_update(step.kernel, columns, *arguments, *scales, True) if columns else None
-    return updates if together is None else [together, *updates]
+    if columns:
+        scales = step.grad_scale, step.var_scale
+        together = dense_update(
+            step.kernel, columns, *arguments, *scales, True, step.decay,
+            rounding=step.rounding, places=step.places,
+        )  # fmt: skip
+        assert together is not None  # there are variables
+        updates.insert(0, together)
+    return updates
 
 
 def _rows(part: SparseUpdate, slices: IndexedSlices, step: RuleStep) -> RowsUpdate:
     operands = (*part.arrays, slices.values)
     rows = operands, step.hypers, step.flags, slices.indices, step.duplicates
-    return rows_update(step.kernel, *rows, step.grad_scale, True, step.var_scale, step.lazy)
+    scales = step.grad_scale, True, step.var_scale
+    others = step.decay, step.rounding, step.places
+    return rows_update(step.kernel, *rows, *scales, step.lazy, *others)
 
 
 def _without_outside(update: Update) -> Update:

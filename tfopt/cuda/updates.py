@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tfopt.cuda.device_array import DeviceArray
 from tfopt.cuda.library import Library
+from tfopt.cuda.stored import Stored
 from tfopt.kernels.update.step_table import Kernel
 
 __all__ = ["COPIES", "PAIRS", "DenseUpdate", "Reading", "RowsUpdate", "Update", "WholeUpdate"]
@@ -48,6 +49,14 @@ class DenseUpdate(NamedTuple):
     constants: int
     scalars: tuple[float, ...]
     given: tuple[Any, ...]  # the objects that keep the arrays' memory
+    decay: float = 0.0  # cautious
+    stored: Stored | None = None  # unless kernels of the dtypes take the step
+
+    @property
+    def types(self) -> int:
+        """The number of the dtypes of variable and gradient, of kernels that take the step."""
+        first = self.variables[0]
+        return 0 if self.stored else PAIRS[first[0].dtype, first[-1].dtype]
 
     @property
     def arrays(self) -> list[DeviceArray]:
@@ -61,13 +70,13 @@ class DenseUpdate(NamedTuple):
 
     def launch(self, stream: int, reading: Reading) -> None:
         """Queue the update."""
-        first, n = self.variables[0], len(self.variables)
+        n = len(self.variables)
         data = [array.address for arrays in self.variables for array in arrays[:-1]]
         code = self.library.call["dense"](
             self.device,
             stream,
             self.library.rules[self.kernel.name],
-            PAIRS[first[0].dtype, first[-1].dtype],
+            self.types,
             n,
             (c_void_p * len(data))(*data),
             (c_void_p * n)(*(gradient.address for gradient in self.gradients)),
@@ -78,6 +87,8 @@ class DenseUpdate(NamedTuple):
             reading.bound,
             reading.factors,
             reading.own,
+            self.decay,
+            self.stored and byref(self.stored.passed()),
         )
         self.library.check(code)
 
@@ -101,6 +112,13 @@ class RowsUpdate(NamedTuple):
     everywhere: bool  # whether rows without a gradient take a step, too
     check_range: bool
     given: tuple[Any, ...]  # the objects that keep the arrays' memory
+    decay: float = 0.0  # cautious
+    stored: Stored | None = None  # as of a DenseUpdate
+
+    @property
+    def types(self) -> int:
+        """The number of the dtypes of variable and gradient, of kernels that take the step."""
+        return 0 if self.stored else PAIRS[self.operands[0].dtype, self.operands[-1].dtype]
 
     @property
     def arrays(self) -> list[DeviceArray]:
@@ -160,7 +178,7 @@ class RowsUpdate(NamedTuple):
             self.device,
             stream,
             self.library.rules[self.kernel.name],
-            PAIRS[var.dtype, self.operands[-1].dtype],
+            self.types,
             (c_void_p * len(data))(*data),
             self.operands[-1].address,
             self.indices.address,
@@ -173,6 +191,8 @@ class RowsUpdate(NamedTuple):
             reading.bound,
             reading.factors,
             reading.each_row,
+            self.decay,
+            self.stored and byref(self.stored.passed()),
             _DUPLICATES[self.duplicates],
             not self.everywhere,
             self.check_range,

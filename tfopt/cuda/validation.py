@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.cuda.device_array import DeviceArray, as_device_array
+from tfopt.cuda.device_array import BLOCK_DTYPES, DeviceArray, as_device_array
 from tfopt.cuda.library import Library
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.overlaps import overlapping
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _DTYPES = ("float16", "bfloat16", "float32", "float64")
+_STORED = (*_DTYPES[:3], *BLOCK_DTYPES)  # what slots may be, whatever the variable, unless float64
 
 
 def _listed(shape: tuple[int, ...]) -> str:
@@ -42,8 +43,12 @@ def check_arrays(kernel: Kernel, arguments: tuple[Any, ...]) -> list[DeviceArray
             raise InvalidTypeError(
                 f"var must be {', '.join(_DTYPES[:-1])} or {_DTYPES[-1]} on a GPU, not {var.dtype}"
             )
-        narrow = not written and var.dtype == "float32" and array.dtype in _DTYPES[:2]
-        if array.dtype != var.dtype and not narrow:
+        if written:
+            by_elements = kernel.rule.reduction is None
+            other = by_elements and var.dtype != "float64" and array.dtype in _STORED
+        else:
+            other = var.dtype == "float32" and array.dtype in _DTYPES[:2]
+        if array.dtype != var.dtype and not other:
             raise InvalidTypeError(f"{name} must be {var.dtype} as var is, not {array.dtype}")
         check_layout(array, name, written)
         arrays.append(array)
@@ -95,14 +100,16 @@ def check_in_order(
     -------
     hypers : tuple of float
     """
-    ids = None if indices is None else _of_shape(indices.shape)
-    operands = tuple(_of_shape(array.shape) for array in arrays)
+    ids = None if indices is None else _standing_for(indices)
+    operands = tuple(map(_standing_for, arrays))
     return checked_hypers(kernel, operands, ids, hypers, flags)
 
 
-def _of_shape(shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array of a shape, whose elements are all one, for checks of the host."""
-    return np.ndarray(shape, np.uint8, b"\0", strides=(0,) * len(shape))
+def _standing_for(array: DeviceArray) -> np.ndarray:
+    """Return an array of the same shape, whose elements are all one, for checks of the host."""
+    dtype = BLOCK_DTYPES.get(array.dtype, np.dtype(np.uint8))
+    strides = (0,) * len(array.shape)
+    return np.ndarray(array.shape, dtype, bytes(dtype.itemsize), strides=strides)
 
 
 def check_memory(

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.core.backends import backend_of, is_device_array
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.interop.building import fresh
 from tfopt.interop.torch_states import Group, one_group, step_count
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state.hyperparameters import is_live
 from tfopt.optimizers.state.key_paths import named
+from tfopt.optimizers.state.restoration import host_array
 from tfopt.optimizers.state.slot_storage import check_blocks, converted
 from tfopt.storage import BLOCK, DYNAMIC8, POSITIVE_DYNAMIC8, dynamic_map, shape_in
 from tfopt.variable import Variable
@@ -135,7 +137,7 @@ def states(optimizer: RuleOptimizer, variables: Any) -> dict[int, dict[str, Any]
 def _saved(optimizer: RuleOptimizer, mapping: _Mapping, variable: Variable) -> dict[str, Any]:
     saved: dict[str, Any] = {}
     for place, ours in enumerate(mapping.slots, 1):
-        array = optimizer.get_slot(variable, ours).numpy()
+        array = host_array(optimizer.get_slot(variable, ours))
         if array.dtype == np.float32:
             saved[f"state{place}"] = array.copy()
             continue
@@ -177,14 +179,19 @@ def _unwrapped(part: Mapping[str, Any]) -> dict[str, Any]:
     return {**part, **part.get(_WRAPPED, {})}
 
 
+def _host(array: Any) -> np.ndarray:
+    """Return an array, or a tensor of a state on a GPU, as an array on the host."""
+    return backend_of(array).to_host(array) if is_device_array(array) else np.asarray(array)
+
+
 def _loaded(name: str, part: dict[str, Any], place: int, shape: tuple[int, ...]) -> np.ndarray:
     """Return the numbers of a state, as blocks if they are quantized."""
-    array = np.asarray(part[f"state{place}"])
+    array = _host(part[f"state{place}"])
     if array.shape != shape:
         raise InvalidArgumentError(f"{name} must have shape {shape}, not {array.shape}")
     if f"qmap{place}" not in part:
         return array.astype(np.float32)
-    table, absmax = (np.asarray(part[f"{key}{place}"]) for key in ("qmap", "absmax"))
+    table, absmax = (_host(part[f"{key}{place}"]) for key in ("qmap", "absmax"))
     dtype = DYNAMIC8 if table.size and table[0] < 0 else POSITIVE_DYNAMIC8
     own = dynamic_map(dtype)
     if array.dtype != np.uint8:

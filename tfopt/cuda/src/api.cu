@@ -50,19 +50,23 @@ API int tfopt_cuda_follow(int device, void *later, void *earlier) {
 }
 
 /* Step n tensors, of which `inner` has the elements of a row. Gradients are clamped to a bound and
- * multiplied by the scale, or by factors on the device: all by the first, or each by its own. */
+ * multiplied by the scale, or by factors on the device: all by the first, or each by its own. Weights
+ * decay cautiously. Tensors that no kernel of their types steps come with how they are stored. */
 API int tfopt_cuda_dense(int device, void *stream_, int rule, int types, std::int64_t n,
                          void *const *data, const void *const *grad, const std::int64_t *size,
                          const std::int64_t *inner, const double *scalars, int constants,
-                         double bound, const void *factors, int own) {
+                         double bound, const void *factors, int own, double decay,
+                         const tfopt_device_storage *stored) {
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
     const Clipping clipping = {bound, static_cast<const Factors *>(factors), bool(own)};
-    DenseCall call = {data, grad, size, inner, nullptr, n, scalars, constants, clipping};
-    if (rule_at(rule).room)
-        if (const int error = take(&call.room, rule_at(rule).room(call), stream))
+    DenseCall call = {data, grad, size, inner, nullptr, n, scalars, constants, clipping, decay, stored};
+    const Rule &it = rule_at(rule);
+    if (it.room)
+        if (const int error = take(&call.room, it.room(call), stream))
             return error;
-    rule_at(rule).dense[types](call, stream);
+    const auto launch = stored ? it.stored_dense : it.dense[types];
+    launch(call, stream);
     const int failed = call.room ? give(call.room, stream) : 0;
     const int error = last_error();
     return error ? error : failed;
@@ -116,7 +120,8 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
                         const void *grad, const void *indices, int index_size, std::int64_t n,
                         std::int64_t n_rows, std::int64_t inner, const double *scalars,
                         int constants, double bound, const void *factors, int clips_each,
-                        int duplicates, int lazy, int refuse, std::int64_t *at) {
+                        double decay, const tfopt_device_storage *stored, int duplicates, int lazy,
+                        int refuse, std::int64_t *at) {
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
     const bool waits = refuse || duplicates == ERROR;
@@ -137,11 +142,13 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
     }
     if (waits && (duplicates == ERROR || !n))
         sorted.send_found();
-    rule_at(rule).rows[types]({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.hot,
-                               sorted.found, duplicates == SUM, bool(clips_each), bool(lazy),
-                               scalars, constants,
-                               {bound, static_cast<const Factors *>(factors), false}},
-                              stream);
+    const Rule &it = rule_at(rule);
+    const auto launch = stored ? it.stored_rows : it.rows[types];
+    const Clipping clipping = {bound, static_cast<const Factors *>(factors), false};
+    launch({data, grad, n, n_rows, inner, sorted.row, sorted.order, sorted.hot, sorted.found,
+            duplicates == SUM, bool(clips_each), bool(lazy), scalars, constants, clipping, decay,
+            stored},
+           stream);
     sorted.free();
     const int error = last_error();
     if (error || !waits)

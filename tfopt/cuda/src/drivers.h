@@ -17,7 +17,18 @@ template <class real> struct Scalars {
     real bound;
     const Factors *factors; /* replace the scale, unless NULL */
     bool own;
+    real decay; /* cautious, 0 if there is none */
 };
+
+/* A weight after a step and after cautious decay: less what it decays by, if the step moved it towards
+ * zero, or not at all. */
+template <class real> DEVICE real decayed(real x, real before, const Scalars<real> &with) {
+    if (with.decay == 0)
+        return x;
+    const real zero = with.decay - with.decay;
+    const bool agrees = (before > 0 && x <= before) || (before < 0 && x >= before);
+    return x - (agrees ? with.decay * before : zero);
+}
 
 /* How the gradient of a tensor is read. */
 template <class real>
@@ -59,6 +70,7 @@ DEVICE void step_pack(V *const (&data)[ARRAYS], const G *grad, std::int64_t i,
             x[k] = load(packs[k].e[j]);
         x[0] = x[0] * with.keep;
         Rule::dense(x, read(load(g.e[j])), with.s, with.constants);
+        x[0] = decayed(x[0], real(load(packs[0].e[j])), with);
         for (int k = 0; k < ARRAYS; k++)
             store(&packs[k].e[j], x[k]);
     }
@@ -94,13 +106,10 @@ template <class V, class G, int ARRAYS> struct Rows {
     int group;                         /* threads that share a row */
 };
 
-/* The rows without a gradient, for rules that step them, too. */
-template <class Rule, class V, class G> KERNEL absent_rows(IN_PARAMETERS Rows<V, G, Rule::arrays> w) {
-    using real = typename Computed<V>::type;
-    const std::int64_t thread = std::int64_t(blockIdx.x) * THREADS + threadIdx.x;
-    const std::int64_t row = thread / w.group;
+/* Whether a row takes a step without a gradient. */
+template <class Call> DEVICE bool is_absent(const Call &w, std::int64_t row) {
     if (row >= w.n_rows || (w.found->outside & w.found->repeated) != NOTHING)
-        return;
+        return false;
     std::int64_t first = 0, after = w.n;
     while (first < after) { /* the first occurrence of this row or a later one */
         const std::int64_t middle = (first + after) / 2;
@@ -109,29 +118,44 @@ template <class Rule, class V, class G> KERNEL absent_rows(IN_PARAMETERS Rows<V,
         else
             after = middle;
     }
-    if (first < w.n && w.row[first] == row)
+    return first == w.n || w.row[first] != row;
+}
+
+template <class Rule, class real> DEVICE void step_absent(real *x, const Scalars<real> &with) {
+    const real before = x[0];
+    if (with.keep != 1) /* some steps do not change the variable */
+        x[0] = x[0] * with.keep;
+    Rule::absent(x, with.s, with.constants);
+    x[0] = decayed(x[0], before, with);
+}
+
+/* The rows without a gradient, for rules that step them, too. */
+template <class Rule, class V, class G> KERNEL absent_rows(IN_PARAMETERS Rows<V, G, Rule::arrays> w) {
+    const std::int64_t thread = std::int64_t(blockIdx.x) * THREADS + threadIdx.x;
+    const std::int64_t row = thread / w.group;
+    if (!is_absent(w, row))
         return;
     const std::int64_t begin = std::int64_t(blockIdx.y) * COLUMNS;
     const std::int64_t end = w.inner - begin < COLUMNS ? w.inner : begin + COLUMNS;
     for (std::int64_t c = begin + thread % w.group; c < end; c += w.group) {
-        real x[Rule::arrays];
+        typename Computed<V>::type x[Rule::arrays];
         for (int k = 0; k < Rule::arrays; k++)
             x[k] = load(w.data[k][row * w.inner + c]);
-        if (w.with.keep != 1) /* some steps do not change the variable */
-            x[0] = x[0] * w.with.keep;
-        Rule::absent(x, w.with.s, w.with.constants);
+        step_absent<Rule>(x, w.with);
         for (int k = 0; k < Rule::arrays; k++)
             store(&w.data[k][row * w.inner + c], x[k]);
     }
 }
 
 template <class Rule, class real>
-BOTH void step_row(real *x, real g, const Scalars<real> &with, std::int64_t inner) {
+DEVICE void step_row(real *x, real g, const Scalars<real> &with, std::int64_t inner) {
+    const real before = x[0];
     x[0] = x[0] * with.keep;
     if (inner == 1)
         Rule::width1(x, g, with.s, with.constants);
     else
         Rule::rows(x, g, with.s, with.constants);
+    x[0] = decayed(x[0], before, with);
 }
 
 /* An element of a row during its steps. */

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hot_rows.h"
+#include "stored_rows.h"
 
 /* How gradients are read in a call. */
 struct Clipping {
@@ -20,6 +21,8 @@ struct DenseCall {
     const double *scalars; /* the gradient's scale, the variable's, then the rule's; rounded */
     int constants;
     Clipping clipping;
+    double decay;                       /* cautious, 0 if there is none */
+    const tfopt_device_storage *stored; /* NULL: as the types say */
 };
 
 struct RowsCall {
@@ -34,6 +37,8 @@ struct RowsCall {
     const double *scalars;
     int constants;
     Clipping clipping;
+    double decay;
+    const tfopt_device_storage *stored;
 };
 
 /* What a rule sums over. */
@@ -46,6 +51,9 @@ struct Rule {
     std::size_t (*room)(const DenseCall &); /* the bytes that a dense call needs, or NULL */
     void (*dense[TYPES])(const DenseCall &, cudaStream_t);
     void (*rows[TYPES])(const RowsCall &, cudaStream_t);
+    /* of variables that are stored in any way, unless the rule sums */
+    void (*stored_dense)(const DenseCall &, cudaStream_t) = nullptr;
+    void (*stored_rows)(const RowsCall &, cudaStream_t) = nullptr;
 };
 
 template <class R, class real, class Call> Scalars<real> scalars_of(const Call &call) {
@@ -58,6 +66,7 @@ template <class R, class real, class Call> Scalars<real> scalars_of(const Call &
     with.bound = real(call.clipping.bound);
     with.factors = call.clipping.factors;
     with.own = call.clipping.own;
+    with.decay = real(call.decay);
     return with;
 }
 
@@ -98,7 +107,30 @@ template <class R, class V, class G> void any_dense(const DenseCall &call, cudaS
         launch_dense<R, V, G, many<R::arrays>()>(call, stream);
 }
 
-template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStream_t stream) {
+/* The same of tensors that are stored in any way. */
+template <class R> void stored_dense(const DenseCall &call, cudaStream_t stream) {
+    StoredTensors<R> w;
+    w.with = scalars_of<R, float>(call);
+    w.how = *call.stored;
+    std::int64_t t = 0;
+    while (t < call.n) {
+        std::int64_t blocks = 0;
+        w.before = t;
+        for (w.n = 0; t < call.n && w.n < STORED && blocks < (1 << 30); t++, w.n++) {
+            for (int k = 0; k < R::arrays; k++)
+                w.data[w.n][k] = call.data[t * R::arrays + k];
+            w.grad[w.n] = call.grad[t];
+            w.size[w.n] = call.size[t];
+            w.number[w.n] = call.stored->numbers[t];
+            w.first[w.n] = std::uint32_t(blocks);
+            blocks += (call.size[t] + CHUNK - 1) / CHUNK;
+        }
+        if (blocks)
+            LAUNCH_IN_PAIRS(stream, unsigned(blocks), THREADS, w);
+    }
+}
+
+template <class R, class V, class G> Rows<V, G, R::arrays> rows_of(const RowsCall &call) {
     Rows<V, G, R::arrays> w;
     w.with = scalars_of<R, typename Computed<V>::type>(call);
     for (int k = 0; k < R::arrays; k++)
@@ -116,15 +148,35 @@ template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStr
     w.group = 1;
     while (w.group < GROUP && w.group < call.inner)
         w.group *= 2;
-    const unsigned parts = unsigned((call.inner + COLUMNS - 1) / COLUMNS);
-    const auto blocks = [&](std::int64_t n) { return unsigned((n * w.group + THREADS - 1) / THREADS); };
+    return w;
+}
+
+/* The blocks for n rows. */
+template <class Call> dim3 blocks_for(const Call &w, std::int64_t n) {
+    const std::int64_t threads = n * w.group, parts = (w.inner + COLUMNS - 1) / COLUMNS;
+    return dim3(unsigned((threads + THREADS - 1) / THREADS), unsigned(parts));
+}
+
+template <class R, class V, class G> void any_rows(const RowsCall &call, cudaStream_t stream) {
+    const auto w = rows_of<R, V, G>(call);
     if constexpr (R::steps_absent_rows)
         if (!call.lazy)
-            LAUNCH(stream, dim3(blocks(call.n_rows), parts), THREADS, (absent_rows<R, V, G>), w);
+            LAUNCH(stream, blocks_for(w, call.n_rows), THREADS, (absent_rows<R, V, G>), w);
     if (call.n)
-        LAUNCH(stream, dim3(blocks(call.n), parts), THREADS, (rows<R, V, G>), w);
+        LAUNCH(stream, blocks_for(w, call.n), THREADS, (rows<R, V, G>), w);
     if (call.n > HOT)
         launch_hot_rows<R, V, G>(w, stream);
+}
+
+/* The same of a variable that is stored in any way. */
+template <class R> void any_stored_rows(const RowsCall &call, cudaStream_t stream) {
+    const auto w = rows_of<R, void, void>(call);
+    const StoredRows<R> work = {w, *call.stored, call.stored->numbers[0]};
+    if constexpr (R::steps_absent_rows)
+        if (!call.lazy)
+            LAUNCH(stream, blocks_for(w, call.n_rows), THREADS, (stored_absent_rows<R>), work);
+    if (call.n)
+        LAUNCH(stream, blocks_for(w, call.n), THREADS, (stored_rows<R>), work);
 }
 
 template <class R> Rule elementwise_rule_of() {
@@ -137,5 +189,6 @@ template <class R> Rule elementwise_rule_of() {
              any_dense<R, float, float16>, any_dense<R, float, bfloat16>},
             {any_rows<R, float, float>, any_rows<R, double, double>, any_rows<R, float16, float16>,
              any_rows<R, bfloat16, bfloat16>, any_rows<R, float, float16>,
-             any_rows<R, float, bfloat16>}};
+             any_rows<R, float, bfloat16>},
+            stored_dense<R>, any_stored_rows<R>};
 }

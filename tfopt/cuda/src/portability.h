@@ -4,7 +4,7 @@
  * The latter is for tests on machines without a GPU. It verifies arithmetic, indexing and
  * signatures, also under a sanitizer and with the threads in reverse order (TFOPT_REVERSED), but
  * nothing about streams, devices or speed. So kernels only use what both support: no communication
- * between threads except in phases, by tiles and in warps (see below), and no atomics on floats.
+ * between threads except in phases, by tiles, in warps and in pairs (see below), and no atomics on floats.
  */
 #pragma once
 
@@ -19,6 +19,7 @@
 
 #define BOTH __host__ __device__ __forceinline__
 #define DEVICE __device__ __forceinline__
+#define APART inline __device__ __noinline__
 #define KERNEL __global__ void __launch_bounds__(256)
 #define IN_PARAMETERS const __grid_constant__
 #define LAUNCH(stream, blocks, threads, kernel, ...) \
@@ -84,8 +85,42 @@ template <class Work> KERNEL in_warps(IN_PARAMETERS Work work) {
 #define LAUNCH_IN_WARPS(stream, blocks, threads, work) \
     in_warps<<<blocks, threads, 0, stream>>>(work)
 
+/* Process items one after another, in three parts. Between them threads share numbers: each gets the
+ * largest of all threads of its warp, and that of the warp beside it; then those of the thread 16
+ * places on. */
+template <class Work> KERNEL in_pairs(IN_PARAMETERS Work work) {
+    __shared__ int shared[2][8][Work::shared + 1];
+    const int warp = threadIdx.x / 32, items = work.items();
+#pragma unroll 1
+    for (int item = 0; item < items; item++) {
+        typename Work::Own own;
+        work.begin(item, own);
+        if constexpr (Work::shared > 0) {
+#pragma unroll
+            for (int i = 0; i < Work::shared; i++)
+                if (work.is_shared(i)) {
+                    own.largest[i] = __reduce_max_sync(~0u, own.largest[i]);
+                    shared[item % 2][warp][i] = own.largest[i];
+                }
+            __syncthreads();
+#pragma unroll
+            for (int i = 0; i < Work::shared; i++)
+                own.beside[i] = shared[item % 2][warp ^ 1][i];
+            work.encode_all(own);
+#pragma unroll
+            for (int i = 0; i < Work::shared; i++)
+                if (work.is_passed(i))
+                    own.other[i] = __shfl_down_sync(~0u, own.word[i], 16);
+        }
+        work.end(own);
+    }
+}
+#define LAUNCH_IN_PAIRS(stream, blocks, threads, work) \
+    in_pairs<<<blocks, threads, 0, stream>>>(work)
+
 #else
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -99,6 +134,7 @@ typedef void *cudaStream_t;
 
 #define BOTH inline
 #define DEVICE inline
+#define APART inline
 #define KERNEL inline void
 #define IN_PARAMETERS const
 #define LAUNCH(stream, blocks, threads, kernel, ...) \
@@ -112,6 +148,8 @@ typedef void *cudaStream_t;
     ((void)(stream), run_tiles_on_host(blocks, threads, work))
 #define LAUNCH_IN_WARPS(stream, blocks, threads, work) \
     ((void)(stream), run_warps_on_host(blocks, threads, work))
+#define LAUNCH_IN_PAIRS(stream, blocks, threads, work) \
+    ((void)(stream), run_pairs_on_host(blocks, threads, work))
 
 /* Without launches only the host's own part of the work is done, to be timed. */
 #ifdef TFOPT_WITHOUT_LAUNCHES
@@ -233,6 +271,40 @@ template <class Work> void run_warps_on_host(unsigned blocks, unsigned threads, 
             });
         }
         run_block_on_host(block, threads, [&] { work.end(owns[threadIdx.x]); });
+    }
+}
+
+/* All threads do each part of an item, before they do the next. */
+template <class Work> void run_pairs_on_host(unsigned blocks, unsigned threads, const Work &work) {
+    if (fails("launch"))
+        return;
+    gridDim = dim3(blocks);
+    blockDim = dim3(threads);
+    for (std::int64_t k = 0; k < blocks * RUNS; k++) {
+        std::vector<typename Work::Own> owns(threads);
+        const auto in_threads = [&](auto part) {
+            run_block_on_host(in_turn(k, blocks), threads, [&] { part(owns[threadIdx.x]); });
+        };
+        int items = 1;
+        for (int item = 0; item < items; item++) {
+            in_threads([&](auto &own) { items = work.items(), work.begin(item, own); });
+            if constexpr (Work::shared > 0) {
+                for (int i = 0; i < Work::shared; i++) {
+                    std::vector<int> largest(threads / 32);
+                    for (unsigned j = 0; j < threads; j++)
+                        largest[j / 32] = std::max(largest[j / 32], owns[j].largest[i]);
+                    for (unsigned j = 0; j < threads && work.is_shared(i); j++) {
+                        owns[j].largest[i] = largest[j / 32];
+                        owns[j].beside[i] = largest[j / 32 ^ 1];
+                    }
+                }
+                in_threads([&](auto &own) { work.encode_all(own); });
+                for (int i = 0; i < Work::shared; i++)
+                    for (unsigned j = 0; j < threads && work.is_passed(i); j++)
+                        owns[j].other[i] = owns[j % 32 < 16 ? j + 16 : j].word[i];
+            }
+            in_threads([&](auto &own) { work.end(own); });
+        }
     }
 }
 

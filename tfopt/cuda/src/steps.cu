@@ -11,14 +11,16 @@ int tfopt_cuda_follow(int device, void *later, void *earlier);
 int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t n,
                      void *const *data, const void *const *grad, const std::int64_t *size,
                      const std::int64_t *inner, const double *scalars, int constants, double bound,
-                     const void *factors, int own);
+                     const void *factors, int own, double decay,
+                     const tfopt_device_storage *stored);
 int tfopt_cuda_outside(int device, void *stream, const void *indices, int index_size,
                        std::int64_t n, std::int64_t n_rows, std::int64_t *at);
 int tfopt_cuda_rows(int device, void *stream, int rule, int types, void *const *data,
                     const void *grad, const void *indices, int index_size, std::int64_t n,
                     std::int64_t n_rows, std::int64_t inner, const double *scalars, int constants,
-                    double bound, const void *factors, int clips_each, int duplicates, int lazy,
-                    int refuse, std::int64_t *at);
+                    double bound, const void *factors, int clips_each, double decay,
+                    const tfopt_device_storage *stored, int duplicates, int lazy, int refuse,
+                    std::int64_t *at);
 int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int64_t spans, void **at);
 int tfopt_cuda_give(int device, void *stream, void *at);
 int tfopt_cuda_norms_of_list(int device, void *stream, void *at, int own, std::int64_t n,
@@ -40,8 +42,8 @@ int step_rows(const Step &step, const Part &part, const void *factors) {
     return tfopt_cuda_rows(step.device, step.stream, part.rule, part.types, part.data,
                            step.grad[part.first], part.indices, part.index_size, part.n_indices,
                            part.n_rows, part.inner, part.scalars, part.constants,
-                           step.bounds[step.grad_type[part.first]], factors, true, part.summed,
-                           part.lazy, false, nullptr);
+                           step.bounds[step.grad_type[part.first]], factors, true, part.decay,
+                           part.stored, part.summed, part.lazy, false, nullptr);
 }
 
 int step_part(const Step &step, const Part &part, const void *factors, bool own) {
@@ -50,7 +52,8 @@ int step_part(const Step &step, const Part &part, const void *factors, bool own)
     return tfopt_cuda_dense(step.device, step.stream, part.rule, part.types, part.n, part.data,
                             step.grad + part.first, step.size + part.first,
                             step.inner + part.first, part.scalars, part.constants,
-                            step.bounds[step.grad_type[part.first]], factors, own);
+                            step.bounds[step.grad_type[part.first]], factors, own, part.decay,
+                            part.stored);
 }
 
 std::int64_t spans_of(const Step &step) {

@@ -25,6 +25,9 @@ template <> struct Computed<float16> {
 template <> struct Computed<bfloat16> {
     using type = float;
 };
+template <> struct Computed<void> { /* a type that is known when a kernel runs: see stored.h */
+    using type = float;
+};
 
 /* The storage types of a variable and its gradient; a single array has one of the first four. In
  * the last two only copies are made. */

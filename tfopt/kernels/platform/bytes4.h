@@ -48,7 +48,7 @@ TFOPT_INLINE ints codes4(floats multiples, int positive) {
 TFOPT_INLINE void decode_codes4(const tfopt_codes4 *block, float *x, int positive) {
     for (int half = 0; half < 2; half++, x += TFOPT_HALF) {
         floats unit = each_float(block->units[half]);
-        for (ptrdiff_t i = 0; i < TFOPT_PAIRS; i += LANES) {
+        for (ptrdiff_t i = 0; i < TFOPT_PAIRS; i += TFOPT_LANES) {
             ints pairs = from_bytes(block->codes[half] + i);
             store_floats(x + i, multiples4(pairs & 15, positive) * unit);
             store_floats(x + TFOPT_PAIRS + i, multiples4(pairs >> 4, positive) * unit);
@@ -67,10 +67,10 @@ TFOPT_INLINE void encode_codes4(const float *x, tfopt_codes4 *block, int positiv
             memset(block->codes[half], 0, TFOPT_PAIRS);
             continue;
         }
-        for (ptrdiff_t i = 0; i < TFOPT_PAIRS; i += LANES * PACKED) {
-            ints pairs[PACKED];
-            for (int k = 0; k < PACKED; k++) {
-                const float *at = x + i + LANES * k;
+        for (ptrdiff_t i = 0; i < TFOPT_PAIRS; i += TFOPT_LANES * TFOPT_PACKED) {
+            ints pairs[TFOPT_PACKED];
+            for (int k = 0; k < TFOPT_PACKED; k++) {
+                const float *at = x + i + TFOPT_LANES * k;
                 floats low = load_floats(at) * inverse;
                 floats high = load_floats(at + TFOPT_PAIRS) * inverse;
                 pairs[k] = codes4(low, positive) | codes4(high, positive) << 4;

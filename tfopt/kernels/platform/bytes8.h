@@ -31,12 +31,12 @@ typedef float tfopt_numbers[TFOPT_CODES];
 
 /* In whole vectors, which loads then get from the stores. */
 TFOPT_INLINE void copy_chunk(const float *source, float *to) {
-    for (ptrdiff_t i = 0; i < TFOPT_CHUNK; i += LANES) store_floats(to + i, load_floats(source + i));
+    for (ptrdiff_t i = 0; i < TFOPT_CHUNK; i += TFOPT_LANES) store_floats(to + i, load_floats(source + i));
 }
 /* The largest magnitudes by lane, of n more numbers too. Magnitudes are in the order of their bits,
    and the maximum of integers is an instruction. */
 TFOPT_INLINE ints largest_with(ints largest, const float *x, ptrdiff_t n) {
-    for (ptrdiff_t i = 0; i < n; i += LANES)
+    for (ptrdiff_t i = 0; i < n; i += TFOPT_LANES)
         largest = larger_ints(largest, bits_of(load_floats(x + i)) & 0x7fffffff);
     return largest;
 }
@@ -56,19 +56,19 @@ TFOPT_INLINE float unit_of(int32_t largest, float largest_code, float *inverse) 
 
 TFOPT_INLINE void decode_signed8(const tfopt_signed8 *block, ptrdiff_t start, ptrdiff_t n, float *x) {
     floats unit = each_float(block->unit);
-    for (ptrdiff_t i = 0; i < n; i += LANES)
+    for (ptrdiff_t i = 0; i < n; i += TFOPT_LANES)
         store_floats(x + i, floats_of(from_signed_bytes(block->codes + start + i)) * unit);
 }
 TFOPT_INLINE void encode_signed8(const float *x, float unit, float inverse, tfopt_signed8 *block) {
-    ints codes[PACKED];
+    ints codes[TFOPT_PACKED];
     block->unit = unit;
     if (unit != unit) {
         memset(block->codes, 0, TFOPT_CODES);
         return;
     }
-    for (ptrdiff_t i = 0; i < TFOPT_CODES; i += LANES * PACKED) {
-        for (int k = 0; k < PACKED; k++)
-            codes[k] = nearest_ints(load_floats(x + i + LANES * k) * each_float(inverse));
+    for (ptrdiff_t i = 0; i < TFOPT_CODES; i += TFOPT_LANES * TFOPT_PACKED) {
+        for (int k = 0; k < TFOPT_PACKED; k++)
+            codes[k] = nearest_ints(load_floats(x + i + TFOPT_LANES * k) * each_float(inverse));
         to_signed_bytes(codes, block->codes + i);
     }
 }
@@ -90,20 +90,20 @@ TFOPT_INLINE ints positive8_codes(floats multiples) {
 TFOPT_INLINE void decode_positive8(const tfopt_positive8 *block, ptrdiff_t start, ptrdiff_t n,
                                    float *x) {
     floats unit = each_float(block->unit);
-    for (ptrdiff_t i = 0; i < n; i += LANES)
+    for (ptrdiff_t i = 0; i < n; i += TFOPT_LANES)
         store_floats(x + i, positive8_multiples(block->codes + start + i) * unit);
 }
 TFOPT_INLINE void encode_positive8(const float *x, float unit, float inverse,
                                    tfopt_positive8 *block) {
-    ints codes[PACKED];
+    ints codes[TFOPT_PACKED];
     block->unit = unit;
     if (unit != unit) {
         memset(block->codes, 0, TFOPT_CODES);
         return;
     }
-    for (ptrdiff_t i = 0; i < TFOPT_CODES; i += LANES * PACKED) {
-        for (int k = 0; k < PACKED; k++)
-            codes[k] = positive8_codes(load_floats(x + i + LANES * k) * each_float(inverse));
+    for (ptrdiff_t i = 0; i < TFOPT_CODES; i += TFOPT_LANES * TFOPT_PACKED) {
+        for (int k = 0; k < TFOPT_PACKED; k++)
+            codes[k] = positive8_codes(load_floats(x + i + TFOPT_LANES * k) * each_float(inverse));
         to_bytes(codes, block->codes + i);
     }
 }

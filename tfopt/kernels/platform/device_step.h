@@ -5,12 +5,23 @@
 
 enum tfopt_clipping { UNCLIPPED, CLIPPED_EACH, CLIPPED_TOGETHER };
 
+/* How variables are stored, computed in float32, that the kernels of one type do not step. */
+struct tfopt_device_storage {
+    int storage[5];         /* of a variable, its slots and its gradient: as in layout.pxd */
+    int rounds;             /* whether bfloat16 is rounded stochastically, by a key of the next */
+    uint64_t seed, step;
+    const int64_t *numbers; /* and of each variable's */
+    const void *dynamic;    /* on the device: tables of codes */
+};
+
 /* Whole variables that one rule steps with the same numbers, or some rows of a variable. */
 struct tfopt_device_part {
     int64_t first, n;      /* among all variables of the step */
     void *const *data;     /* each variable's arrays, one variable after the other */
     const double *scalars; /* as of tfopt_cuda_dense */
     int rule, types, constants;
+    double decay;     /* cautious, 0 if there is none */
+    const struct tfopt_device_storage *stored; /* NULL: as the types say */
     int index_size;   /* in bytes; 0 of whole variables, which need none of what follows */
     int summed, lazy; /* as of tfopt_cuda_rows: the gradients of a row, and other rows */
     const void *indices;

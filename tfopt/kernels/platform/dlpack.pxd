@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 cdef enum:
     HOST = 1        # device types
     INTEGER = 0     # type codes
+    UNSIGNED = 1
     FLOAT = 2
     BFLOAT = 4
     COMPLEX = 5

@@ -10,27 +10,33 @@
 #include <immintrin.h>
 #endif
 
-/* Between a widening and a rounding, numbers are to stay in registers. */
-#if defined(__GNUC__)
+/* Between a widening and a rounding, numbers are to stay in registers. On a GPU, functions are those of
+   the host: of one number, since TFOPT_LANES is 1 there (lanes.h). */
+#if defined(__CUDACC__)
+#define TFOPT_INLINE static __host__ __device__ __forceinline__
+#define TFOPT_FUNCTION TFOPT_INLINE
+#elif defined(__GNUC__)
 #define TFOPT_INLINE __attribute__((always_inline)) static inline
+#define TFOPT_FUNCTION static inline
 #else
 #define TFOPT_INLINE static inline
+#define TFOPT_FUNCTION static inline
 #endif
 
 /* Widened exactly, rounded to nearest even. Written without branches, so that
    loops of them become vector code, and without operations that denormal flushing could reach: the
    denormals of float16 are normal numbers of float32. A NaN stays one. */
-static inline float float_from_bits(uint32_t bits) {
+TFOPT_FUNCTION float float_from_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
-static inline uint32_t bits_of_float(float value) {
+TFOPT_FUNCTION uint32_t bits_of_float(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
-static inline float float_of_float16(uint16_t half) {
+TFOPT_FUNCTION float float_of_float16(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, rest = half & 0x7fff;
     uint32_t normal = (rest << 13) + ((127 - 15) << 23);
     uint32_t special = (rest << 13) | 0x7f800000; /* infinity and NaN */
@@ -38,7 +44,7 @@ static inline float float_of_float16(uint16_t half) {
     uint32_t bits = rest >= 0x7c00 ? special : rest < 0x0400 ? bits_of_float(denormal) : normal;
     return float_from_bits(bits | sign);
 }
-static inline uint16_t float16_of(float value) {
+TFOPT_FUNCTION uint16_t float16_of(float value) {
     uint32_t bits = bits_of_float(value), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;
     /* a normal result: round 13 bits off, ties to even */
     uint32_t normal = (rest + 0xfff + ((rest >> 13) & 1) - ((127 - 15) << 23)) >> 13;
@@ -48,10 +54,10 @@ static inline uint16_t float16_of(float value) {
     uint32_t half = rest < 0x38800000 ? denormal : rest >= 0x477ff000 ? 0x7c00 : normal;
     return (uint16_t)((rest > 0x7f800000 ? 0x7e00 : half) | sign);
 }
-static inline float float_of_bfloat16(uint16_t brain) {
+TFOPT_FUNCTION float float_of_bfloat16(uint16_t brain) {
     return float_from_bits((uint32_t)brain << 16);
 }
-static inline uint16_t bfloat16_of(float value) {
+TFOPT_FUNCTION uint16_t bfloat16_of(float value) {
     uint32_t bits = bits_of_float(value);
     uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
@@ -142,7 +148,7 @@ TFOPT_CLAMP(double)
 /* Rounded stochastically: up, in magnitude, with the probability that what is cut off is of a unit.
    The noise is 16 bits; 0x8000 makes it the nearest. Beyond the largest finite number there is none
    to choose between, so the nearest is taken. A NaN stays one. */
-static inline uint16_t bfloat16_near(float value, uint16_t noise) {
+TFOPT_FUNCTION uint16_t bfloat16_near(float value, uint16_t noise) {
     uint32_t bits = bits_of_float(value), size = bits & 0x7fffffff;
     uint32_t rounded = (bits + (size < 0x7f7f0000 ? noise : 0x8000)) >> 16;
     return (uint16_t)(size > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
@@ -155,7 +161,7 @@ TFOPT_INLINE void round_bfloat16(const float *floats, ptrdiff_t n, const uint16_
 /* The noise is a function of a key and of the element's index, whatever is stepped beside it. A key
    of numbers, to which one more is added, as in Steele, Lea, Flood: Fast Splittable Pseudorandom
    Number Generators, 2014. */
-static inline uint64_t key_with(uint64_t key, uint64_t number) {
+TFOPT_FUNCTION uint64_t key_with(uint64_t key, uint64_t number) {
     uint64_t z = (key ^ number) + 0x9e3779b97f4a7c15;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
@@ -164,16 +170,16 @@ static inline uint64_t key_with(uint64_t key, uint64_t number) {
 /* Two rounds of shift and multiplication, for two elements at a time, of which one gets the low half
    and one the high half. The first round is common to the arrays that are stepped together; before
    the second, each adds its own key. */
-static inline uint32_t first_round(uint32_t pair, uint32_t key) {
+TFOPT_FUNCTION uint32_t first_round(uint32_t pair, uint32_t key) {
     uint32_t x = pair ^ key;
     x = (x ^ (x >> 16)) * 0x21f0aaad;
     return x ^ (x >> 15);
 }
-static inline uint32_t second_round(uint32_t x, uint32_t own) {
+TFOPT_FUNCTION uint32_t second_round(uint32_t x, uint32_t own) {
     x = (x ^ own) * 0xd35a2d97;
     return x ^ (x >> 15);
 }
-static inline uint16_t noise_at(uint64_t key, uint32_t own, uint64_t index) {
+TFOPT_FUNCTION uint16_t noise_at(uint64_t key, uint32_t own, uint64_t index) {
     uint64_t pair = index >> 1;
     uint32_t x = first_round((uint32_t)pair, (uint32_t)key_with(key, pair >> 32));
     x = second_round(x, own);

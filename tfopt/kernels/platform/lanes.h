@@ -9,19 +9,19 @@
 #include "halves.h"
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__GNUC__)
-#define LANES 16
+#define TFOPT_LANES 16
 #elif defined(__AVX2__) && defined(__GNUC__)
-#define LANES 8
+#define TFOPT_LANES 8
 #else
-#define LANES 1
+#define TFOPT_LANES 1
 #endif
 
-#if LANES > 1
-#define PACKED 4 /* vectors of integers that fit in one of bytes */
-typedef float floats __attribute__((vector_size(4 * LANES), may_alias));
-typedef int32_t ints __attribute__((vector_size(4 * LANES), may_alias));
-typedef uint32_t naturals __attribute__((vector_size(4 * LANES), may_alias));
-typedef float floats_anywhere __attribute__((vector_size(4 * LANES), may_alias, aligned(4)));
+#if TFOPT_LANES > 1
+#define TFOPT_PACKED 4 /* vectors of integers that fit in one of bytes */
+typedef float floats __attribute__((vector_size(4 * TFOPT_LANES), may_alias));
+typedef int32_t ints __attribute__((vector_size(4 * TFOPT_LANES), may_alias));
+typedef uint32_t naturals __attribute__((vector_size(4 * TFOPT_LANES), may_alias));
+typedef float floats_anywhere __attribute__((vector_size(4 * TFOPT_LANES), may_alias, aligned(4)));
 
 TFOPT_INLINE floats load_floats(const float *x) { return *(const floats_anywhere *)x; }
 TFOPT_INLINE void store_floats(float *x, floats y) { *(floats_anywhere *)x = y; }
@@ -33,7 +33,7 @@ TFOPT_INLINE floats floats_of(ints x) { return __builtin_convertvector(x, floats
 TFOPT_INLINE ints where_positive(floats test, ints x) { return (test > 0) & x; }
 TFOPT_INLINE ints where_nonzero(ints test, ints x) { return (test != 0) & x; }
 #else
-#define PACKED 1
+#define TFOPT_PACKED 1
 typedef float floats;
 typedef int32_t ints;
 typedef uint32_t naturals;
@@ -64,7 +64,7 @@ TFOPT_INLINE ints nearest_ints(floats x) {
 }
 #endif
 
-#if LANES == 16
+#if TFOPT_LANES == 16
 TFOPT_INLINE ints from_signed_bytes(const int8_t *x) {
     return (ints)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)x));
 }
@@ -96,7 +96,7 @@ TFOPT_INLINE void to_signed_bytes(const ints *x, int8_t *bytes) {
 TFOPT_INLINE void to_bytes(const ints *x, uint8_t *bytes) {
     _mm512_storeu_si512(bytes, in_order(_mm512_packus_epi16(to_words(x), to_words(x + 2))));
 }
-#elif LANES == 8
+#elif TFOPT_LANES == 8
 TFOPT_INLINE ints from_signed_bytes(const int8_t *x) {
     return (ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)x));
 }

@@ -17,9 +17,11 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.update.checks cimport Call, checked_numbers, numbers, scalars_into
 from tfopt.kernels.platform.device_step cimport (
-    tfopt_clipping, tfopt_device_part, tfopt_device_step,
+    tfopt_clipping, tfopt_device_part, tfopt_device_step, tfopt_device_storage,
 )
-from tfopt.kernels.platform.dlpack cimport BFLOAT, FLOAT, INTEGER, described, exchange
+from tfopt.kernels.platform.dlpack cimport (
+    BFLOAT, FLOAT, INTEGER, UNSIGNED, described, exchange,
+)
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, within
 from tfopt.kernels.platform.step_types cimport MAX_DIMS, MAX_SCALARS, N_SCALES
 from tfopt.kernels.arrays.aliasing cimport Occupied, same_shape

@@ -60,13 +60,13 @@ cdef bint _of_interface(object array, described *into, int64_t *room, int64_t *s
         return False
     into.ndim = <int>len(shape)
     into.code, into.bits, into.lanes = FLOAT, 8 * (ord(typestr[2]) - ord("0")), 1
-    if typestr[1] == "i":
-        into.code = INTEGER
+    if typestr[1] in "iu":
+        into.code = INTEGER if typestr[1] == "i" else UNSIGNED
     elif typestr[1] != "f":
         if str(array.dtype) != "bfloat16":
             return False
         into.code = BFLOAT
-    if into.bits not in (16, 32, 64):
+    if into.bits not in (8, 16, 32, 64):
         return False
     into.shape, into.strides = room, NULL
     for axis in range(into.ndim):
@@ -81,3 +81,15 @@ cdef bint _of_interface(object array, described *into, int64_t *room, int64_t *s
     if own:
         stream[0] = own
     return True
+
+
+cdef int _set_storage(tfopt_device_storage *it, tuple how, int n_operands) except -1:
+    """Note storage types of the operands of a rule, and the address of the tables of codes."""
+    cdef tuple types = how[0]
+    cdef int k
+    if len(types) != n_operands:
+        raise InvalidArgumentError("each operand of a rule is stored in some way")
+    for k in range(n_operands):
+        it.storage[k] = types[k]
+    it.dynamic = <void *><size_t>how[1]
+    return 0

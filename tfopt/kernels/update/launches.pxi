@@ -7,8 +7,10 @@ ctypedef int (*looks)(const tfopt_device_step *step, int *finite) noexcept nogil
 
 cdef enum:
     N_NUMBERS = MAX_SCALARS + N_SCALES
-    PER_PART = 8 * (MAX_SCALARS + N_SCALES)     # bytes
-    PER_VARIABLE = 8 + 8 + 8 + 8 + 4 + 4 + 2
+    PER_PART = sizeof(tfopt_device_part) + sizeof(tfopt_device_storage) + 8 * N_NUMBERS     # bytes
+    PER_VARIABLE = 8 + 8 + 8 + 8 + 4 + 4 + 1
+    PER_ARRAY = 8 + 8 + 1
+    IN_BFLOAT16 = 3     # the library's number of the types of such variables and gradients
     MOST_STREAMS = 8    # besides the first
     NO_ROW = 0xFFFFFFFF     # what the sort's 32 bits need, besides the rows
 
@@ -31,7 +33,8 @@ cdef class Launch(Write):
     parts : list of tuple
         Of each: the kernel, the library's numbers of the rule, of its types and of the gradients'
         type, the number of variables, whether their weights decay, and, of rows of a variable,
-        whether other rows stay as they are, else None.
+        whether other rows stay as they are, else None; and the storage types of the operands with
+        the address of tables of codes or 0, or None if variables are stored as the types say.
     arrays : list of array
         Each variable with its slots, one variable after the other.
     places : list of int
@@ -58,6 +61,7 @@ cdef class Launch(Write):
     cdef tfopt_device_step step
     cdef char *memory           # of all that follows
     cdef tfopt_device_part *parts
+    cdef tfopt_device_storage *stored   # of each part
     cdef list kernels, decays, arrays, held
     cdef Launch earlier         # which is queued before it
     cdef void **data
@@ -69,7 +73,7 @@ cdef class Launch(Write):
     cdef int *n_arrays          # of each variable
     cdef Py_ssize_t *places
     cdef double *scalars
-    cdef uint8_t *codes         # of the types of variable and gradient: see _type
+    cdef uint8_t *codes         # of the types of all arrays, and then of gradients: see _type
     cdef exchange *api          # NULL: the arrays have __cuda_array_interface__
     cdef object kind            # the last type whose arrays it describes
     cdef int32_t[2] api_device  # its type, below 0 before any array was asked, and its number
@@ -93,12 +97,13 @@ cdef class Launch(Write):
         self.find = <finds_device>PyCapsule_GetPointer(functions[1], b"tfopt.find_device")
         self.look = <looks>PyCapsule_GetPointer(functions[2], b"tfopt.look_at_gradients")
         self.refuse, self.arrays, self.kernels, self.decays = check, arrays, [], []
-        self.memory = <char *>calloc(1, n_parts * (sizeof(tfopt_device_part) + PER_PART)
-                                     + n * PER_VARIABLE + len(arrays) * 16 + 8)
+        self.memory = <char *>calloc(1, n_parts * PER_PART + n * PER_VARIABLE
+                                     + len(arrays) * PER_ARRAY + 8)
         if self.memory == NULL:
             raise MemoryError
         self.parts = <tfopt_device_part *>self.memory       # the widest first, so all are aligned
-        self.scalars = <double *>(self.parts + n_parts)
+        self.stored = <tfopt_device_storage *>(self.parts + n_parts)
+        self.scalars = <double *>(self.stored + n_parts)
         self.data = <void **>(self.scalars + n_parts * N_NUMBERS)
         self.grad = self.data + len(arrays)
         self.size = <int64_t *>(self.grad + n)
@@ -110,13 +115,16 @@ cdef class Launch(Write):
         self.codes = <uint8_t *>(self.n_arrays + n)
         for p in range(n_parts):
             part, it = parts[p], self.parts + p
-            if len(part) != 7:
-                raise InvalidArgumentError("a part of a launch has seven things")
+            if len(part) != 8:
+                raise InvalidArgumentError("a part of a launch has eight things")
             self.kernels.append(<Kernel?>part[0])
             self.decays.append(part[5])
             k, grad_type = (<Kernel>part[0]).n_operands - 1, part[3]
             it.rule, it.types, it.first, it.n = part[1], part[2], first, part[4]
             it.scalars, it.data = self.scalars + p * N_NUMBERS, self.data + i
+            if part[7] is not None:
+                _set_storage(self.stored + p, part[7], k + 1)
+                self.stored[p].numbers, it.stored = self.places + first, self.stored + p
             if part[6] is not None:
                 it.index_size, it.lazy, self.by_rows = 8, part[6], True
             if it.index_size and it.n != 1 or it.n < 0 or it.n > n - first \
@@ -191,11 +199,11 @@ cdef class Launch(Write):
                         var = found
                     n = _size(&found)
                     if spans is not None:
-                        self.sizes[i], self.codes[2 * t] = n, _type(&found)
+                        self.sizes[i], self.codes[i] = n, _type(&found)
                         if n:
                             spans.append((<size_t>found.data,
                                           <size_t>found.data + <size_t>(n * (found.bits // 8))))
-                    elif n != self.sizes[i] or _type(&found) != self.codes[2 * t] \
+                    elif n != self.sizes[i] or _type(&found) != self.codes[i] \
                             or (found.data != self.data[i] and not self.asks):
                         return False
                     self.data[i] = found.data
@@ -208,15 +216,15 @@ cdef class Launch(Write):
                 if not self._describe(grad, &found, other):
                     return False
                 if spans is not None:
-                    self.codes[2 * t + 1] = _type(&found)
+                    self.codes[len(self.arrays) + t] = _type(&found)
                     if by_rows:
                         it.n_rows, it.inner = var.shape[0], _size(&var, 1)
                     elif n:     # of a slot that has a number for each row, if one has
                         self.inner[t] = _size(&var) // n
                     continue
-                if found.ndim != var.ndim or _type(&found) != self.codes[2 * t + 1] or memcmp(
-                        found.shape + by_rows, var.shape + by_rows,
-                        (found.ndim - by_rows) * sizeof(int64_t)) != 0:
+                if found.ndim != var.ndim or _type(&found) != self.codes[len(self.arrays) + t] \
+                        or memcmp(found.shape + by_rows, var.shape + by_rows,
+                                  (found.ndim - by_rows) * sizeof(int64_t)) != 0:
                     return False
                 n = _size(&found)
                 if not self._is_apart(&found, n, self.grad[t], self.size[t]):
@@ -338,12 +346,16 @@ cdef class Launch(Write):
         for p in range(len(self.kernels)):
             kernel, it = self.kernels[p], self.parts + p
             own = update if self.decays[p] else update.without_decay()
-            if own.decay or own.rounding is not None:
+            rounds = own.rounding is not None
+            if rounds and it.stored == NULL and it.types == IN_BFLOAT16:
                 return False
+            it.decay, self.stored[p].rounds = own.decay, rounds
+            if rounds:
+                self.stored[p].seed, self.stored[p].step = own.rounding
             if it.index_size:
                 if (own.rows or own.rule) != kernel.name:
                     return False
-                it.summed = own.duplicates == "sum" or own.keep != 1
+                it.summed = own.duplicates == "sum" or own.keep != 1 or own.decay != 0
             flags = checked_numbers(kernel, own.hypers, own.flags, scale, own.keep, &read)
             it.constants = scalars_into(kernel, &read, flags, it.types == 1, it.index_size == 0,
                                         self.scalars + p * N_NUMBERS)

@@ -69,8 +69,7 @@ class RuleOptimizer(RuleState, abstract=True):
     storage : {"float32", "float16", "bfloat16", "8bit", "4bit", "dynamic8bit"} or dict, optional
         How slots are stored, or a dict of this by slot; by default in the variable's dtype. They
         are computed in float32. In 8 or 4 bits (`tfopt.storage`) are those of variables of at least
-        4096 elements, which then need dense gradients. For float32 and 16-bit variables in host
-        memory.
+        4096 elements, which then need dense gradients. For float32 and 16-bit variables.
     stochastic_rounding : int, optional
         A seed, at least 0: numbers stored as bfloat16, of variables and slots, are rounded up or
         down at random, so that their means are what was computed; by default, to the nearest. The

@@ -15,7 +15,13 @@ from tfopt.optimizers.settings import Setting, flag, optional, text, whole
 from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.config import shallow
 from tfopt.optimizers.state.hyperparameters import Hyper
-from tfopt.optimizers.state.restoration import LoadedState, Restoration, as_damage, check_known
+from tfopt.optimizers.state.restoration import (
+    LoadedState,
+    Restoration,
+    as_damage,
+    check_known,
+    host_array,
+)
 from tfopt.optimizers.state.slot_storage import Storage, check_storage, converted
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import as_variable
@@ -177,13 +183,15 @@ class RuleState(Optimizer, abstract=True):
             for name in self._store.of(owner)
         ]
         self.flush()
-        arrays = {
-            id(slot): converted(slot.numpy(), dtype, self._numbers_shape(owner, name))
-            for owner, name, dtype in dtypes
-            if (slot := self._store.of(owner)[name]).dtype != dtype
-        }
+        new = {}
+        for owner, name, dtype in dtypes:
+            slot = self._store.of(owner)[name]
+            if slot.dtype != dtype:
+                array = converted(host_array(slot), dtype, self._numbers_shape(owner, name))
+                new[id(slot)] = self._made_slot(owner, name, array)
+                new[id(slot)].name = slot.name
         settings = Attributes(self, {"storage": like.storage})
-        carry_out([self._store.write_to_replace(arrays), settings])
+        carry_out([self._store.write_to_replace(new), settings])
 
     # ---- deferred updates
 

@@ -77,10 +77,10 @@ def stored_dtype(
     own: np.dtype[Any] = variable.dtype
     if kind is None or kind == own.name or (kind in _CODES and math.prod(variable.shape) < FEWEST):
         return own
-    if variable.device == "gpu" or own.name not in ("float32", "float16", "bfloat16"):
+    if own.name not in ("float32", "float16", "bfloat16"):
         raise InvalidTypeError(
-            f"{variable.name}: storage {kind!r} is for float32, float16 and bfloat16 variables in "
-            f"host memory, not {own} on the {variable.device.upper()}"
+            f"{variable.name}: storage {kind!r} is for float32, float16 and bfloat16 variables, "
+            f"not {own}"
         )
     if kind == "bfloat16":
         return bfloat16()

@@ -86,13 +86,8 @@ class SlotStore:
         self._version = object()
         return slot
 
-    def write_to_replace(self, arrays: Mapping[int, np.ndarray]) -> Attributes:
-        """Return the write that stores slots, by their `id`, in other arrays."""
-        new = {
-            id(slot): Variable(arrays[id(slot)], slot.name, trainable=False)
-            for slot in self.weights
-            if id(slot) in arrays
-        }
+    def write_to_replace(self, new: Mapping[int, Variable]) -> Attributes:
+        """Return the write that replaces slots, by their `id`, by others."""
         slots = ByVariable(
             (owner, {name: new.get(id(slot), slot) for name, slot in each.items()})
             for owner, each in self._slots.items()

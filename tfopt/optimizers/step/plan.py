@@ -361,7 +361,7 @@ def _parts_of(
     """Return the parts of a step, and whether any variables overlap.
 
     Dense variables form one part if they have the same dtype and device and agree in whether they
-    decay and whether they are constrained.
+    decay and whether they are constrained; on a GPU also in how their slots are stored.
     """
     dense: dict[Any, list[int]] = {}
     parts: list[Part] = []
@@ -370,7 +370,9 @@ def _parts_of(
             parts.append(SparseUpdate(operands[place], place, variable, Workspace(), decays[place]))
         else:
             bound = variable.constraint is not None
-            key = variable.device, variable.dtype, decays[place], bound
+            key: Any = variable.device, variable.dtype, decays[place], bound
+            if variable.device == "gpu":
+                key += tuple(str(array.dtype) for array in operands[place])
             dense.setdefault(key, []).append(place)
 
     def bucket(places: list[int]) -> DenseBucket:
