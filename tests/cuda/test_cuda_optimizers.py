@@ -216,19 +216,6 @@ def test_what_is_for_the_host_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make_one", "message"),
-    [],
-)
-def test_what_only_the_host_does_is_refused(make_one: Any, message: str) -> None:
-    variable = Variable(there(np.ones(3, np.float32)), name="v")
-    optimizer = make_one(tfopt.optimizers)
-    with pytest.raises(tfopt.InvalidTypeError, match=message):
-        optimizer.apply_gradients([(there(np.ones(3, np.float32)), variable)])
-    assert int(optimizer.iterations) == 0
-    assert (DEVICE.back(variable.value()) == 1).all()
-
-
-@pytest.mark.parametrize(
     ("setting", "value"),
     [("sparse", "catch_up")],
 )

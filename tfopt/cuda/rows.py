@@ -76,6 +76,8 @@ def _fill(
                 math.inf,
                 None,
                 False,
+                0.0,
+                None,
             )
             library.check(code)
             at += array.size * ((into.end - into.address) // into.size)

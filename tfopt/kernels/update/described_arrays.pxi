@@ -85,10 +85,11 @@ cdef bint _of_interface(object array, described *into, int64_t *room, int64_t *s
 
 cdef int _set_storage(tfopt_device_storage *it, tuple how, int n_operands) except -1:
     """Note storage types of the operands of a rule, and the address of the tables of codes."""
-    cdef tuple types = how[0]
+    cdef tuple types
     cdef int k
-    if len(types) != n_operands:
+    if len(how) != 2 or len(how[0]) != n_operands:
         raise InvalidArgumentError("each operand of a rule is stored in some way")
+    types = how[0]
     for k in range(n_operands):
         it.storage[k] = types[k]
     it.dynamic = <void *><size_t>how[1]
