@@ -39,11 +39,13 @@ using Part = tfopt_device_part;
 int step_rows(const Step &step, const Part &part, const void *factors) {
     if (part.inner == 0 || (part.n_indices == 0 && (part.lazy || part.n_rows == 0)))
         return 0;
+    const double bound = step.bounds[step.grad_type[part.first]];
+    const bool clips = factors || bound != INFINITY; /* each row; otherwise the sum is scaled */
     return tfopt_cuda_rows(step.device, step.stream, part.rule, part.types, part.data,
                            step.grad[part.first], part.indices, part.index_size, part.n_indices,
-                           part.n_rows, part.inner, part.scalars, part.constants,
-                           step.bounds[step.grad_type[part.first]], factors, true, part.decay,
-                           part.stored, part.summed, part.lazy, false, nullptr);
+                            part.n_rows, part.inner, part.scalars, part.constants, bound, factors,
+                            clips, part.decay, part.stored, part.summed, part.lazy, false,
+                            nullptr);
 }
 
 int step_part(const Step &step, const Part &part, const void *factors, bool own) {
