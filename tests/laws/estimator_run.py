@@ -400,7 +400,7 @@ class EstimatorRun:
         np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-6, atol=1e-9)
 
     def _go_chosen(self, **groups: Any) -> None:
-        """The penalty is the best by the mean loss, or the accuracy, of the path of each fold."""
+        """The penalty is the best by the mean loss of the path of each fold."""
         own = {k: v for k, v in self.options.items() if k not in ("loss", "l1", "l2s", "cv")}
         splitter = GroupKFold(2) if groups else 2
         model = self._fitted(self.given, self.y, self.weight, cv=splitter, **groups)
@@ -427,16 +427,18 @@ class EstimatorRun:
         np.testing.assert_allclose(found, expected, rtol=0.05, atol=0.15)
 
     def _criteria(self, path: Any, X: Any, y: Any, weight: Any, classes: Any) -> list[float]:
-        found = []
+        found, own, signs = [], self._own_parameter, y[:, None]
+        parameter = None if own is None else float(self.options[own])
+        if is_classifier(self.kind()):
+            positive = classes[1:] if len(classes) == 2 else classes
+            signs = np.where(y[:, None] == positive, 1.0, -1.0)
+            weight = weight * np.isin(y, classes)
         for coef, intercept in zip(path.coefs, path.intercepts, strict=True):
-            z = X @ coef.T + intercept
-            if is_classifier(self.kind()):
-                best = z.argmax(axis=1) if z.shape[1] > 1 else (z[:, 0] > 0).astype(int)
-                each: Any = -(classes[best] == y).astype(float)
+            z = np.minimum(X @ coef.T + intercept, 700)
+            if self.loss == "multinomial" and len(classes) > 2:
+                each: Any = logsumexp(z, axis=1) - (z * (signs > 0)).sum(axis=1)
             else:
-                own = self._own_parameter
-                parameter = None if own is None else float(self.options[own])
-                each = phi(self.loss, np.minimum(z[:, 0], 700), y, parameter)
+                each = phi(self._kernel_loss, z, signs, parameter).sum(axis=1)
             found.append(-float(np.average(each, weights=weight)))
         return found
 
