@@ -442,6 +442,12 @@ CALLS = {
     "constant": Call(
         tfopt.constant, lambda: {"value": 2.0}, {"dtype": np.float32, "shape": [2]}
     ),
+    "jvp": Call(
+        tfopt.jvp,
+        lambda: {"f": lambda x: np.sin(x), "primals": [VECTOR], "tangents": [VECTOR]},
+        {"f": lambda x: np.cos(x), "primals": [VECTOR + 1], "tangents": [VECTOR * 3]},
+        lambda _, found: [np.asarray(part).tolist() for part in found],
+    ),
     "stop_gradient": Call(tfopt.stop_gradient, lambda: {"input": VECTOR}),
     "TensorSpec": Call(
         tfopt.TensorSpec, lambda: {"shape": [2]}, {"shape": [3], "dtype": np.float64},
