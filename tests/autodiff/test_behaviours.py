@@ -83,3 +83,17 @@ def test_convention(impl: ModuleType, name: str) -> None:
 def test_the_table_says_so_only_where_it_differs(name: str) -> None:
     ours = OURS[name][1] if name in OURS else RECOMMENDED[name]
     assert not same(ours, RECORDED[name])
+
+
+def test_lists_of_tensors_are_appended_as_their_stack_is() -> None:
+    """NumPy makes an array of a list before it asks who else might know what to do with it."""
+    numbers = [tfopt.constant(value) for value in (1.0, 2.0, 3.0)]
+    more = tfopt.constant([4.0, 5.0])
+    for given in ([numbers, more], [more, numbers]):
+        with tfopt.GradientTape() as tape:
+            tape.watch([*numbers, more])
+            loss = np.sum(np.append(*given) * [1.0, 10.0, 100.0, 1e3, 1e4])
+        *each, whole = tape.gradient(loss, [*numbers, more])
+        found = [float(part) for part in each], whole.tolist()
+        joined = [*found[0], *found[1]] if given[1] is more else [*found[1], *found[0]]
+        assert joined == [1.0, 10.0, 100.0, 1e3, 1e4]

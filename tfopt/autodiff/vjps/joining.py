@@ -91,7 +91,7 @@ def column_stack(tup: Any) -> Any:
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     """Join two."""
     if axis is None:
-        arr, values, axis = np.ravel(arr), np.ravel(values), 0
+        arr, values, axis = np.ravel(operand(arr)), np.ravel(operand(values)), 0
     return concatenate([arr, values], axis)
 
 
