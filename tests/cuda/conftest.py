@@ -8,6 +8,8 @@ import pytest
 from devices import DEVICE
 from host_library import SOURCES, build, compiler
 
+import tfopt
+import tfopt_ref
 from tfopt.cuda import library
 
 
@@ -31,3 +33,10 @@ def cuda_library():
     del os.environ["TFOPT_CUDA_LIBRARY"]
     if before is not None:
         os.environ["TFOPT_CUDA_LIBRARY"] = before
+
+
+@pytest.fixture
+def gradual_underflow() -> None:
+    """Let the host keep denormals, as a GPU does."""
+    for package in (tfopt, tfopt_ref):
+        package.set_flush_denormals(False)

@@ -33,10 +33,7 @@ from tfopt.optimizers import (
     WeightAverage,
 )
 
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
 
 
 def summed(inner: Any, steps: int = 3, reduction: str = "mean") -> Any:

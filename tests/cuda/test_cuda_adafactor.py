@@ -17,17 +17,14 @@ from tfopt import Variable
 from tfopt.cuda.library import LibraryError
 from tfopt.optimizers import Adafactor
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 SHAPES: list[tuple[int, ...]] = [
     (), (1,), (0,), (5,), (257,), (70_001,),
     (1, 1), (7, 1), (300, 1), (1, 300), (3, 7), (3, 8), (3, 127), (3, 128), (3, 129), (5, 136),
     (5, 1000), (200, 5), (1025, 3), (2, 66_000), (0, 3), (3, 0),
     (2, 3, 4), (3, 300, 1), (2, 9, 130), (2, 2, 5, 7), (1, 2, 1, 3),
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 def drawn(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:

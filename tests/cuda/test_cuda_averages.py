@@ -12,7 +12,6 @@ from devices import DEVICE
 from test_cuda_bound_steps import drawn, there
 from test_cuda_optimizers import each_dtype
 
-import tfopt
 from tfopt import IndexedSlices, Variable
 from tfopt.cuda import backend
 from tfopt.cuda.library import LibraryError
@@ -28,10 +27,7 @@ from tfopt.optimizers import (
     Wrapper,
 )
 
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
 
 
 MAKERS: dict[str, Callable[[], Optimizer | Wrapper]] = {

@@ -20,15 +20,12 @@ import tfopt
 from tfopt import IndexedSlices
 from tfopt.optimizers import SGD, Adagrad, Adam, AdamW, Optimizer
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 MODES = [(which, m) for which in MAKERS for m in make(which)._modes() if m != "catch_up"]
 #: Whose rules sum over more than a row, so that gradients of rows are made dense in each step.
 MADE_DENSE = "LAMB", "LARS", "AdamMini"
 SHAPES: list[tuple[int, ...]] = [(7,), (7, 3), (5, 2, 35)]
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 @pytest.fixture
@@ -72,8 +69,6 @@ def compared(make_one: Callable[[], Optimizer], dtype: str, steps: int = 6) -> N
 @each_dtype
 @pytest.mark.parametrize(("which", "mode"), MODES)
 def test_one_check_for_all_steps(checks: Checks, which: str, mode: str, dtype: str) -> None:
-    if which in ("Adadelta", "Ftrl-l1-l2-beta") and not DEVICE.on_host:
-        pytest.skip("a reciprocal root and a power are not the host's to the bit")
 
     def made() -> Optimizer:
         opt = make(which)

@@ -30,9 +30,7 @@ each_out = pytest.mark.parametrize("kind", OUTS)
 
 
 @pytest.fixture(autouse=True)
-def _gradual_underflow():
-    for package in (tfopt, tfopt_ref):
-        package.set_flush_denormals(False)
+def _no_warnings(gradual_underflow):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

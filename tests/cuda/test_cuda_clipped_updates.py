@@ -26,15 +26,12 @@ from tfopt.optimizers.step.clipping import ClippedDense, ClippedRows, clipped_ca
 from tfopt.rules import Rule
 from tfopt.updates.rule_steps import RuleUpdate
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 INF, NAN = float("inf"), float("nan")
 
 each_rule = pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
 each_dtype = pytest.mark.parametrize("dtype", FLOATS)
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 class Model:

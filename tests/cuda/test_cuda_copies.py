@@ -17,14 +17,11 @@ from tfopt.cuda.updates import COPIES
 from tfopt.kernels.update.commit import carry_out
 from tfopt.updates.device_copy import DeviceCopy, copies_of
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 SIZES = [0, 1, 7, 8, 9, 255, 4095, 4096, 4097, 9000]
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 65504.0, 65520.0, 1e-8, 5.96e-8, 3.4e38, 2.0**-133]
 PAIRS = sorted(COPIES)
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 def drawn(size: int, dtype: str) -> np.ndarray:

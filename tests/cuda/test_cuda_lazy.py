@@ -24,13 +24,10 @@ from tfopt.rules import Rule
 from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.updates.sparse_update import rows_call
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 ROWS, N = 7, 12
 LAZY = [which for which in MAKERS if "lazy" in make(which)._modes()]
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 def drawn(random: np.random.Generator, inner: tuple[int, ...], dtype: str) -> IndexedSlices:
@@ -44,8 +41,6 @@ def drawn(random: np.random.Generator, inner: tuple[int, ...], dtype: str) -> In
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("which", LAZY)
 def test_lazy_steps_are_the_hosts(which: str, dtype: str) -> None:
-    if which in ("Adadelta", "Ftrl-l1-l2-beta") and not DEVICE.on_host:
-        pytest.skip("a reciprocal root and a power are not the host's to the bit")
     random = np.random.default_rng(3)
     host, device = make(which), make(which)
     host.sparse = device.sparse = "lazy"

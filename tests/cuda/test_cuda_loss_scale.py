@@ -30,10 +30,7 @@ from tfopt.optimizers import (
     WeightAverage,
 )
 
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
 
 
 def scaled(optimizer: Any, scale: float = 4.0) -> Any:

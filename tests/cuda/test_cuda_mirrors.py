@@ -19,6 +19,8 @@ from tfopt import IndexedSlices, Variable
 from tfopt.cuda.library import LibraryError
 from tfopt.optimizers import SGD, Adam, Mirror, ParameterGroups, WeightAverage
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 DTYPES = ["bfloat16", "float16"]
 INNER: dict[str, Callable[[], Any]] = {
     "Adam": lambda: Adam(0.1),
@@ -26,11 +28,6 @@ INNER: dict[str, Callable[[], Any]] = {
     "groups": lambda: ParameterGroups(Adam(0.1), [("b", SGD(0.5))]),
     "averaged": lambda: WeightAverage(SGD(0.1), 0.5, overwrite_frequency=2),
 }
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 def mirrors_are_the_hosts(host: Any, device: Any, here: list[Any], far: list[Any]) -> None:

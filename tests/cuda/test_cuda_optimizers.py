@@ -15,14 +15,11 @@ import tfopt
 from tfopt import IndexedSlices, Variable
 from tfopt.optimizers.schedules import CosineDecay
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 ROWS = 6
 each_optimizer = pytest.mark.parametrize("which", MAKERS)
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 def there(value: Any) -> Any:
@@ -69,8 +66,6 @@ def compared(make_one: Any, dtype: str, steps: int = 3) -> None:
 @each_dtype
 @each_optimizer
 def test_steps_are_the_hosts(which: str, dtype: str) -> None:
-    if which in ("Adadelta", "Ftrl-l1-l2-beta") and not DEVICE.on_host:
-        pytest.skip("a reciprocal root and a power are not the host's to the bit")
     compared(lambda: make(which), dtype)
 
 

@@ -17,6 +17,8 @@ import tfopt
 from tfopt import IndexedSlices, Variable, optimizers
 from tfopt.cuda.library import LibraryError
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 #: Those that need the dense gradient of some variables.
 WHOLE = ("AdamMini", "LAMB", "LARS")
 LIMITS: list[dict[str, Any]] = [
@@ -37,11 +39,6 @@ FAILING = [
 each_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 each_whole = pytest.mark.parametrize("name", WHOLE)
 only_here = pytest.mark.skipif(not DEVICE.on_host, reason="a GPU cannot be told to fail")
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 def made(name: str, **arguments: Any) -> Any:

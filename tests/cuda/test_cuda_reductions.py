@@ -19,6 +19,8 @@ import tfopt
 import tfopt_ref
 from tfopt.rules import Rule, checks_of
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 REDUCING = [rule for rule in RULES if rule.reduction]
 OF_ROWS = [rule for rule in REDUCING if rule in WITH_ROWS]
 OF_TENSORS = [rule for rule in REDUCING if rule not in WITH_ROWS]
@@ -28,12 +30,6 @@ each_rule = pytest.mark.parametrize("rule", REDUCING, ids=lambda rule: rule.name
 each_of_rows = pytest.mark.parametrize("rule", OF_ROWS, ids=lambda rule: rule.name)
 each_of_tensors = pytest.mark.parametrize("rule", OF_TENSORS, ids=lambda rule: rule.name)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
-    tfopt_ref.set_flush_denormals(False)
 
 
 def compare(rule: Rule, values: list[Any], options: dict[str, Any], twin: bool = True) -> None:

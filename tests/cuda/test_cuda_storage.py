@@ -21,6 +21,8 @@ from tfopt.optimizers import SGD, Adam
 from tfopt.optimizers.state.slot_storage import FEWEST, IN_BLOCKS
 from tfopt.storage import BLOCK
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 #: Around the border of a block of codes, of what a block of threads steps, and of a thread's four.
 SIZES = [1, 5, FEWEST - 1, FEWEST, FEWEST + 1, FEWEST + 4, FEWEST + BLOCK - 1, 9_000]
 STORAGES = ("float32", "float16", "bfloat16", *IN_BLOCKS)
@@ -28,16 +30,9 @@ NARROW = ("float32", "float16", "bfloat16")
 ROWS = 20
 CAUTIOUS = {"weight_decay": 0.25, "cautious_weight_decay": True}
 BY_ELEMENTS = [name for name in MAKERS if getattr(make(name), "_by_elements", True)]
-POWERS = ("Adadelta", "Ftrl-l1-l2-beta")  # whose last bits are not the host's on a GPU
-EXACT = [name for name in BY_ELEMENTS if DEVICE.on_host or name not in POWERS]
 each_narrow = pytest.mark.parametrize("dtype", NARROW)
 each_storage = pytest.mark.parametrize("storage", STORAGES)
-each_optimizer = pytest.mark.parametrize("which", EXACT)
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
+each_optimizer = pytest.mark.parametrize("which", BY_ELEMENTS)
 
 
 def hostile(dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -191,8 +186,8 @@ def test_steps_are_bound(
 
 @pytest.mark.parametrize(
     ("which", "dtype", "storage"),
-    [(which, "bfloat16", storage) for which in EXACT for storage in ("bfloat16", "8bit")]
-    + [(which, "float32", "bfloat16") for which in EXACT if made(which).get_slot_names()],
+    [(which, "bfloat16", storage) for which in BY_ELEMENTS for storage in ("bfloat16", "8bit")]
+    + [(which, "float32", "bfloat16") for which in BY_ELEMENTS if made(which).get_slot_names()],
 )
 def test_rounding_is_the_hosts(which: str, dtype: str, storage: str) -> None:
     slots = allowed(which, storage)
@@ -233,7 +228,7 @@ def decays(which: str) -> bool:
         *((dtype, kind) for dtype in NARROW for kind in (None, "bfloat16", "8bit")),
     ],
 )
-@pytest.mark.parametrize("which", [*filter(decays, EXACT), "AdamW"])
+@pytest.mark.parametrize("which", [*filter(decays, BY_ELEMENTS), "AdamW"])
 def test_decay_is_the_hosts(which: str, dtype: str, storage: str | None) -> None:
     settings = {**MAKERS.get(which, {"learning_rate": 0.1}), **CAUTIOUS}
     slots = None if storage is None else allowed("Adam" if which == "AdamW" else which, storage)

@@ -32,10 +32,7 @@ from tfopt.storage import BLOCK, POSITIVE8, SIGNED8, quantize
 from tfopt.training_ops import apply_momentum
 from tfopt.updates.rule_steps import DenseBucket, RuleUpdate
 
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
 
 
 # ---- the state

@@ -9,15 +9,12 @@ from devices import DEVICE, HostTorch, Torch
 
 import tfopt
 
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
+
 if DEVICE.name == "cupy":
     pytest.skip("the device is CuPy's", allow_module_level=True)
 pytest.importorskip("torch")
 TORCH: Torch = DEVICE if isinstance(DEVICE, Torch) else HostTorch()
-
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])

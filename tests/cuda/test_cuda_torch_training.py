@@ -52,11 +52,6 @@ def run(optimizers: list[Any], sides: list[list[Any]], seeds: range) -> None:
             optimizer.step()
 
 
-def skip_reciprocal_roots(name: str) -> None:
-    if name == "Adadelta" and not TORCH.on_host:
-        pytest.skip("a reciprocal root is not the host's to the bit")
-
-
 # ---- states
 
 
@@ -66,7 +61,6 @@ def test_a_state_of_torchs_goes_there_and_back(
     name: str, options: dict[str, Any], fused: bool
 ) -> None:
     """Bits of torch's state are kept, and steps go on from it as on the host."""
-    skip_reciprocal_roots(name)
     theirs = parameters("float32", on_host)
     rival = getattr(torch.optim, name)(theirs, **options)
     for seed in range(3):
@@ -235,7 +229,6 @@ def laid_out(array: np.ndarray, to: Callable[[np.ndarray], Any], order: list[int
 @each
 def test_parameters_with_channels_last(name: str, options: dict[str, Any]) -> None:
     """They take steps where they are, whatever the layout of gradients and of a loaded state."""
-    skip_reciprocal_roots(name)
     random = np.random.default_rng(0)
     first = random.standard_normal((2, 3, 4, 5)).astype(np.float32)
     sides, optimizers = [], []

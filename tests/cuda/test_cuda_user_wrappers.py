@@ -15,10 +15,7 @@ from test_cuda_optimizers import each_dtype
 import tfopt
 from tfopt.optimizers import SGD, Adam, GradientAccumulation, Wrapper
 
-
-@pytest.fixture(autouse=True)
-def _gradual_underflow():
-    tfopt.set_flush_denormals(False)
+pytestmark = pytest.mark.usefixtures("gradual_underflow")
 
 
 class Lookahead(Wrapper):
