@@ -100,7 +100,7 @@ def bomb(path: Path) -> None:
     """A gigabyte of zeros, in a megabyte."""
     piece = bytes(MIB)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
-        for name in ("header.npy", "weights.npy", "bias.npy"):
+        for name in ("header.npy", "coefficients.npy", "intercepts.npy"):
             with new.open(name, "w") as member:
                 member.write(header((2**25,)))
                 for _ in range(256):
@@ -132,7 +132,7 @@ def pickled(path: Path) -> None:
 
     content = io.BytesIO()
     np.save(content, np.array([Harm()] * 3, object), allow_pickle=True)
-    archive(path, weights=content.getvalue())
+    archive(path, coefficients=content.getvalue())
 
 
 def is_long(path: Path) -> None:
@@ -149,16 +149,18 @@ ARCHIVES: dict[str, Callable[[Path], None]] = {
     "pickle": pickled,
     "long": is_long,
     "a header of 4 GiB": lambda path: archive(
-        path, weights=b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + b"{" * 100
+        path, coefficients=b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + b"{" * 100
     ),
-    "2^60 numbers": lambda path: archive(path, weights=header((2**60,)) + bytes(24)),
-    "2^33 numbers": lambda path: archive(path, weights=header((2**33,)) + bytes(24)),
-    "2^28 numbers": lambda path: archive(path, weights=header((2**28,)) + bytes(24)),
-    "more than 64 bits": lambda path: archive(path, weights=header((2**40, 2**40)) + bytes(24)),
-    "negative": lambda path: archive(path, weights=header((-3,)) + bytes(24)),
+    "2^60 numbers": lambda path: archive(path, coefficients=header((2**60,)) + bytes(24)),
+    "2^33 numbers": lambda path: archive(path, coefficients=header((2**33,)) + bytes(24)),
+    "2^28 numbers": lambda path: archive(path, coefficients=header((2**28,)) + bytes(24)),
+    "more than 64 bits": lambda path: archive(
+        path, coefficients=header((2**40, 2**40)) + bytes(24)
+    ),
+    "negative": lambda path: archive(path, coefficients=header((-3,)) + bytes(24)),
     "an array of 2^28 empty texts": lambda path: archive(path, header=header((2**28,), "<U0")),
     "a text of 2^30 characters": lambda path: archive(path, header=header((), f"<U{2**30}")),
-    "objects": lambda path: archive(path, weights=header((3,), "|O") + bytes(24)),
+    "objects": lambda path: archive(path, coefficients=header((3,), "|O") + bytes(24)),
     "a member above its folder": lambda path: archive(path, **{"../../harm": b"1"}),
     "empty": lambda path: path.write_bytes(b"PK\5\6" + bytes(18)) and None,
 }

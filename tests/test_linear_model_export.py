@@ -59,7 +59,7 @@ def test_regressors_come_back(model: Any) -> None:
         again.predict(frame[["c", "b", "a"]])
     link = {"squared": "identity", "poisson": "log"}[model.loss]
     document = json.loads(text)
-    assert (document["schema"], document["version"]) == ("tfopt.linear_model", 1)
+    assert (document["schema"], document["version"]) == ("tfopt.linear_model", 2)
     assert document["link"] == link and document["feature_names"] == ["a", "b", "c"]
 
 
@@ -70,7 +70,8 @@ GOOD = json.loads(to_json(SDCAClassifier().fit(X, CODES)))
     ("changes", "message"),
     [
         ({"schema": "other"}, 'an object with "schema"'),
-        ({"version": 2}, "version is 2, and 1 is known"),
+        ({"version": 3}, "version is 3, and 1 to 2 are known"),
+        ({"version": "2"}, "version is '2', and 1 to 2 are known"),
         ({"loss": "huge"}, 'no valid "loss"'),
         ({"loss": ["logistic"]}, 'no valid "loss"'),
         ({"loss": "squared", "link": "identity"}, "do not fit"),
@@ -87,15 +88,17 @@ GOOD = json.loads(to_json(SDCAClassifier().fit(X, CODES)))
         ({"classes": [0, 1, 2.5]}, 'must be of the "label_type" "int"'),
         ({"classes": [0, 1, "2"]}, 'must be of the "label_type" "int"'),
         ({"classes": None}, "do not fit"),
-        ({"classes": [0, 1]}, "have other lengths"),
+        ({"classes": [0, 1]}, r"must have the shape \(1, 3\).*, not \(3, 3\)"),
         ({"label_type": "complex"}, 'no valid "label_type"'),
         ({"label_type": None}, "do not fit"),
-        ({"feature_names": ["a"]}, "have other lengths"),
+        ({"feature_names": ["a"]}, r"must have the shape \(3, 1\).*, not \(3, 3\)"),
         ({"feature_names": [1, 2, 3]}, 'no valid "feature_names"'),
-        ({"coefficients": [[0.0, 1.0]] * 2 + [[0.0]]}, "have other lengths"),
+        ({"coefficients": [[0.0, 1.0]] * 2 + [[0.0]]}, 'no valid "coefficients"'),
         ({"coefficients": [["1.0"]] * 3}, 'no valid "coefficients"'),
         ({"coefficients": 3}, 'no valid "coefficients"'),
-        ({"intercepts": [0.0]}, "have other lengths"),
+        ({"intercepts": [0.0]}, r"\"intercepts\" must have the shape \(3,\).*, not \(1,\)"),
+        ({"loss_parameters": {"gamma": 1.0}}, "does not fit"),
+        ({"loss_parameters": None}, 'no valid "loss_parameters"'),
         ({"intercepts": [0.0, 1.0, 10**400]}, 'no valid "intercepts"'),
         ({"intercepts": [0.0, 1.0, float("inf")]}, 'no valid "intercepts"'),
     ],

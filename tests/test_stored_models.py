@@ -6,6 +6,7 @@ All estimators, their losses and parameters are tried, as far as the package nam
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import warnings
 from fractions import Fraction
@@ -17,10 +18,12 @@ import pytest
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt import cli, linear_model
+from tfopt import linear_model
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model import load_model, save_model
+from tfopt.linear_model import from_json, load_model, save_model
 from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.model_file import encode_model, read_model
+from tfopt.linear_model.model_json import write_json
 
 ESTIMATORS = [
     kind
@@ -66,18 +69,17 @@ def labels_of(kind: type, values: np.ndarray, n_classes: int = 3) -> np.ndarray:
     return values[:n_classes][np.arange(60) % len(values[:n_classes])]
 
 
-def formats(loss: str) -> tuple[str, ...]:
-    return ("json",) if loss == "multinomial" else ("npz", "json")
-
-
+@pytest.mark.parametrize("loss", ["logistic", "multinomial"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("labels", [*LABELS, *REFUSED])
 @pytest.mark.parametrize("kind", [kind for kind in ESTIMATORS if is_classifier(kind())])
-def test_labels(tmp_path: Path, kind: type, labels: str, n_classes: int) -> None:
+def test_labels(tmp_path: Path, kind: type, labels: str, n_classes: int, loss: str) -> None:
+    if loss not in losses(kind):
+        loss = "logistic"
     if labels == "bool" and n_classes == 3:
         n_classes = 2
     values = {**LABELS, **REFUSED}[labels][-n_classes:]
-    X, model = fitted(kind, "logistic", labels_of(kind, values))
+    X, model = fitted(kind, loss, labels_of(kind, values))
     paths = [str(tmp_path / f"m.{ending}") for ending in ("npz", "json")]
     if labels in REFUSED:
         for path in paths:
@@ -92,19 +94,79 @@ def test_labels(tmp_path: Path, kind: type, labels: str, n_classes: int) -> None
         assert loaded.predict(X).tolist() == expected
         assert [*map(type, loaded.predict(X).tolist())] == [*map(type, expected)]
         assert (loaded.decision_function(X) == model.decision_function(X)).all()
-    # programs of before read files whose labels are floats or text, and know that others are newer
-    kinds = {type(each) for each in model.classes_.tolist()}
-    newer = kinds <= {int, bool}
-    with np.load(paths[0]) as arrays:
-        version = json.loads(str(arrays["header"]))["version"]
-    assert version == (3 if newer else 2 if n_classes > 2 else 1)
-    there, back = str(tmp_path / "there.npz"), str(tmp_path / "back.json")
-    again = str(tmp_path / "again.npz")
-    for source, target in ((paths[1], there), (there, back), (paths[0], back + "2.json")):
-        assert cli.main(["convert", source, target]) == 0
-    assert cli.main(["convert", back + "2.json", again]) == 0
-    assert Path(back).read_bytes() == Path(paths[1]).read_bytes()
+    there, back = paths[0] + ".json", paths[1] + ".npz"
+    convert(paths[0], there, again := str(tmp_path / "again.npz"))
     assert Path(again).read_bytes() == Path(paths[0]).read_bytes()
+    convert(paths[1], back, again := str(tmp_path / "again.json"))
+    assert Path(again).read_bytes() == Path(paths[1]).read_bytes()
+
+
+def convert(path: str, *others: str) -> None:
+    """Convert a model file to the next one, and that to the next one."""
+    for source, target in itertools.pairwise([path, *others]):
+        Path(target).write_bytes(encode_model(read_model(source), target))
+
+
+OLD_MODELS = Path(__file__).parent / "data" / "old_models"
+OLD = json.loads((OLD_MODELS / "expected.json").read_text())
+
+
+@pytest.mark.parametrize("name", OLD["models"])
+def test_files_of_old_versions(tmp_path: Path, name: str) -> None:
+    """Written by programs of then: three versions of archives, and the first of documents."""
+    import pandas as pd
+
+    expected, X = OLD["models"][name], np.array(OLD["rows"])
+    model = load_model(OLD_MODELS / name)
+    if "names" in expected:
+        assert model.feature_names_in_.tolist() == expected["names"]
+        X = pd.DataFrame(X, columns=expected["names"])
+    assert type(model).__name__ == expected["kind"]
+    own = model.get_params()
+    assert {name: own[name] for name in expected["parameters"]} == expected["parameters"]
+    if "classes" in expected:
+        assert [*map(repr, model.classes_.tolist())] == [*map(repr, expected["classes"])]
+        assert model.decision_function(X).tolist() == expected["scores"]
+    assert model.predict(X).tolist() == expected["predict"]
+    new = [str(tmp_path / f"new{k}.{form}") for k, form in enumerate(("npz", "json", "npz"))]
+    convert(str(OLD_MODELS / name), *new)
+    assert Path(new[0]).read_bytes() == Path(new[2]).read_bytes()
+    assert load_model(new[1]).get_params() == own
+
+
+def test_old_files_have_all_versions() -> None:
+    versions = set()
+    for path in OLD_MODELS.iterdir():
+        if path.suffix == ".npz":
+            with np.load(path) as arrays:
+                versions.add(("npz", json.loads(str(arrays["header"]))["version"]))
+        elif path.name in OLD["models"]:
+            versions.add(("json", json.loads(path.read_text())["version"]))
+    assert versions == {("npz", 1), ("npz", 2), ("npz", 3), ("json", 1)}
+
+
+@pytest.mark.parametrize("form", ["npz", "json"])
+def test_the_parameter_of_a_loss_is_the_document_s(tmp_path: Path, form: str) -> None:
+    """Settings tell how a model was trained; of another program's they may be empty."""
+    _, model = fitted(linear_model.SDCARegressor, "huber", np.arange(60.0))
+    path = str(tmp_path / f"m.{form}")
+    save_model(path, model)
+    stored = read_model(path)
+    assert stored.loss_parameters == {"epsilon": 1.35} and stored.settings["epsilon"] is None
+    document = json.loads(write_json(stored))
+    assert document["loss_parameters"] == {"epsilon": 1.35}
+    for parameters, settings in (({"epsilon": 2.5}, {}), ({"epsilon": 2.5}, {"epsilon": 1.0})):
+        text = json.dumps(document | {"loss_parameters": parameters, "settings": settings})
+        loaded = from_json(text)
+        assert loaded.epsilon == 2.5 and read_model(path).loss_parameters == {"epsilon": 1.35}
+    for wrong in ({}, {"epsilon": -1.0}, {"epsilon": "2"}, {"epsilon": 1.0, "gamma": 1.0}):
+        with pytest.raises(InvalidArgumentError, match="loss_parameters"):
+            from_json(json.dumps(document | {"loss_parameters": wrong}))
+    old = {key: value for key, value in document.items() if key != "loss_parameters"}
+    old |= {"version": 1, "settings": {"epsilon": 3.0}}
+    assert from_json(json.dumps(old)).epsilon == 3.0
+    with pytest.raises(InvalidArgumentError, match=r"loss_parameters.*finite number above 0"):
+        from_json(json.dumps(old | {"settings": {"epsilon": -3.0}}))
 
 
 def other_values(kind: type, loss: str) -> dict[str, list[Any]]:
@@ -133,7 +195,7 @@ def test_parameters(tmp_path: Path, kind: type, loss: str) -> None:
             if chooses:
                 options |= {"l2s": [0.125, 8.0]}
             X, model = fitted(kind, loss, labels_of(kind, LABELS["small"]), **options)
-            for ending in formats(loss):
+            for ending in ("npz", "json"):
                 path = str(tmp_path / f"m.{ending}")
                 save_model(path, model)
                 loaded = load_model(path)

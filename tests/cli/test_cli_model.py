@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from tfopt.cli.files import CommandError, write_atomically
 from tfopt.cli.models import write_model
 from tfopt.errors import FileFormatError
 from tfopt.linear_model.model_file import read_model
-from tfopt.linear_model.model_npz import FORMAT, encode_npz
+from tfopt.linear_model.model_json import write_json
+from tfopt.linear_model.model_npz import encode_npz
 from tfopt.linear_model.stored_model import StoredModel
 
 
@@ -32,6 +34,10 @@ def model():
         optimizer={"name": "Adamax", "learning_rate": 0.05},
         settings={"seed": 0},
     )
+
+
+MEMBERS = "it must hold the arrays header, coefficients and intercepts"
+OLD_MODELS = Path(__file__).parent.parent / "data" / "old_models"
 
 
 def arrays_of(path):
@@ -78,18 +84,19 @@ def test_round_trip_of_several_classes(folder, model):
     assert again.classes == classes and again.n_features == 4
 
 
-def test_the_first_version_is_written_where_it_can_hold_the_model(folder, model):
-    """So that what a release has written is read by those before it, as far as they can."""
+def test_it_holds_the_document_and_its_numbers_as_arrays(folder, model):
     write_model("a.npz", model)
-    assert json.loads(str(arrays_of("a.npz")["header"]))["version"] == 1
     arrays = arrays_of("a.npz")
-    header = json.loads(str(arrays["header"]))
-    for change in ({"version": 2}, {"classes": [1.0, 2.0, 3.0]}, {"classes": [1.0]}):
-        np.savez("b.npz", **arrays | {"header": np.array(json.dumps(header | change))})
-        assert complaint("b.npz").endswith(": its header has an invalid 'classes'")
-    change = {"version": 2, "classes": [1.0, 2.0, 3.0]}
-    np.savez("b.npz", **arrays | {"header": np.array(json.dumps(header | change))})
-    assert complaint("b.npz").endswith(": weights has shape (3,) instead of (3, 3)")
+    document = json.loads(str(arrays.pop("header")))
+    numbers = {name: array.tolist() for name, array in arrays.items()}
+    assert document | numbers == json.loads(write_json(model))
+    assert numbers == {"coefficients": [[1.5, -0.25, 0.0]], "intercepts": [0.5]}
+    changes = {"classes": [1.0, 2.0, 3.0]}
+    np.savez("b.npz", **arrays, header=np.array(json.dumps(document | changes)))
+    assert complaint("b.npz").endswith(
+        '"coefficients" must have the shape (3, 3) for these "classes" and "feature_names", not '
+        "(1, 3)"
+    )
 
 
 def test_no_clock_time_is_stored(folder, model):
@@ -99,15 +106,23 @@ def test_no_clock_time_is_stored(folder, model):
 
 
 CHANGES = {
-    "format": ("numpy", f"its header does not say '{FORMAT}'"),
-    "version": (4, "its format version is 4, newer than 3"),
-    "loss": ("cosine", "its header has an invalid 'loss'"),
-    "classes": ([1.0, -1.0], "its header has an invalid 'classes'"),
-    "n_features": (4, "weights has shape (3,) instead of (4,)"),
-    "zero_based": (0, "its header has an invalid 'zero_based'"),
-    "optimizer": ("Adamax", "its header has an invalid 'optimizer'"),
-    "settings": (None, "its header has an invalid 'settings'"),
-    "tfopt": (1, "its header has an invalid 'tfopt'"),
+    "schema": ("numpy", 'the document must be an object with "schema": "tfopt.linear_model"'),
+    "version": (3, "the document's version is 3, and 1 to 2 are known"),
+    "tfopt": (1, ""),
+    "loss": ("cosine", ""),
+    "loss_parameters": ({"gamma": 1.0}, '"loss_parameters" does not fit "loss": "logistic"'),
+    "link": ("log", '"link" does not fit "loss": "logistic"'),
+    "classes": ([1.0, -1.0], '"classes" must be in ascending order'),
+    "label_type": ("int", '"classes" must be of the "label_type" "int"'),
+    "feature_names": (
+        ["a"],
+        '"coefficients" must have the shape (1, 1) for these "classes" and "feature_names", not '
+        "(1, 3)",
+    ),
+    "label_name": (1, ""),
+    "zero_based": (0, ""),
+    "optimizer": ("Adamax", ""),
+    "settings": (None, ""),
 }
 
 
@@ -117,38 +132,71 @@ def test_refuses_a_changed_header(folder, model):
     header = json.loads(str(arrays["header"]))
     assert list(header) == list(CHANGES)
     for key, (value, message) in CHANGES.items():
+        missing = f'the document has no valid "{key}"'
+        np.savez("b.npz", **arrays | {"header": np.array(json.dumps(header | {key: value}))})
+        reason = message or missing
+        assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {reason}"
+        lacking = {name: value for name, value in header.items() if name != key}
+        np.savez("b.npz", **arrays | {"header": np.array(json.dumps(lacking))})
+        reason = {"schema": message, "version": message.replace("3,", "None,")}.get(key, missing)
+        assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {reason}"
+
+
+OLD_CHANGES = {
+    "format": ("numpy", "its header does not say 'tfopt linear model', of version 1 to 3"),
+    "version": (4, "its header does not say 'tfopt linear model', of version 1 to 3"),
+    "loss": ("cosine", 'the document has no valid "loss"'),
+    "classes": ([1.0, -1.0], '"classes" must be in ascending order'),
+    "n_features": (4, "weights has shape (3,), for 4 features"),
+    "zero_based": (0, 'the document has no valid "zero_based"'),
+    "optimizer": ("Adamax", 'the document has no valid "optimizer"'),
+    "settings": (None, 'the document has no valid "settings"'),
+    "tfopt": (1, 'the document has no valid "tfopt"'),
+}
+
+
+def test_refuses_a_changed_header_of_an_old_file(folder):
+    arrays = arrays_of(OLD_MODELS / "floats.npz")
+    header = json.loads(str(arrays["header"]))
+    assert list(header) == list(OLD_CHANGES)
+    for key, (value, message) in OLD_CHANGES.items():
         np.savez("b.npz", **arrays | {"header": np.array(json.dumps(header | {key: value}))})
         assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {message}"
         lacking = {name: value for name, value in header.items() if name != key}
         np.savez("b.npz", **arrays | {"header": np.array(json.dumps(lacking))})
-        expected = message if key == "format" else f"its header lacks '{key}'"
-        assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {expected}"
+        assert complaint("b.npz").startswith("b.npz: is not a model that this tfopt reads: ")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weights": None}, "it must hold the arrays header, weights and bias"),
-        ({"more": np.zeros(1)}, "it must hold the arrays header, weights and bias"),
-        ({"weights": np.zeros((3, 1))}, "weights has shape (3, 1) instead of (3,)"),
-        ({"weights": np.zeros(3, "f4")}, "weights has dtype float32 instead of float64"),
-        ({"weights": np.zeros(3, ">f8")}, "weights has dtype >f8 instead of float64"),
-        ({"weights": np.array([1, np.nan, 1])}, "weights has values that are not finite"),
-        ({"bias": np.zeros(())}, "bias has shape () instead of (1,)"),
-        ({"bias": np.array([np.inf])}, "bias has values that are not finite"),
-        ({"weights": np.array([{}] * 3)}, "its arrays are damaged"),
+        ({"coefficients": None}, MEMBERS),
+        ({"more": np.zeros(1)}, MEMBERS),
+        ({"coefficients": np.zeros(3)}, '"coefficients" must have the shape (1, 3)'),
+        ({"coefficients": np.zeros((3, 1))}, '"coefficients" must have the shape (1, 1)'),
+        ({"coefficients": np.zeros(())}, '"coefficients" must have the shape (1, 0)'),
+        ({"coefficients": np.zeros((1, 3), "f4")}, '"coefficients" has dtype float32 instead'),
+        ({"coefficients": np.zeros((1, 3), ">f8")}, '"coefficients" has dtype >f8 instead'),
+        (
+            {"coefficients": np.array([[1, np.nan, 1]])},
+            '"coefficients" has values that are not fin',
+        ),
+        ({"intercepts": np.zeros(())}, '"intercepts" must have the shape (1,)'),
+        ({"intercepts": np.array([np.inf])}, '"intercepts" has values that are not finite'),
+        ({"coefficients": np.array([{}] * 3)}, "its arrays are damaged"),
         ({"header": np.array([1])}, "its header is not a string"),
-        ({"header": np.array("{")}, "its header is not JSON"),
-        ({"header": np.array("[" * 100_000)}, "its header is not JSON"),
-        ({"header": np.array("[" + "[],{}," * 400_000 + "0]")}, "its header has too many parts"),
-        ({"header": np.array("[]")}, f"its header does not say '{FORMAT}'"),
+        ({"header": np.array("{")}, "the text is not JSON: "),
+        ({"header": np.array("[" * 100_000)}, "the text is not JSON: "),
+        ({"header": np.array("[" + "[],{}," * 600_000 + "0]")}, "the text has too many objects"),
+        ({"header": np.array("[]")}, 'the document must be an object with "schema": '),
     ],
 )
 def test_refuses_changed_arrays(folder, model, changes, message):
     write_model("a.npz", model)
     arrays = {k: v for k, v in (arrays_of("a.npz") | changes).items() if v is not None}
     np.savez("a.npz", **arrays)
-    assert complaint("a.npz") == f"a.npz: is not a model that this tfopt reads: {message}"
+    reason = complaint("a.npz").removeprefix("a.npz: is not a model that this tfopt reads: ")
+    assert reason.startswith(message)
 
 
 def test_refuses_compression_since_sizes_could_then_explode(folder, model):
@@ -164,7 +212,7 @@ def test_refuses_a_shape_that_the_file_cannot_hold(folder, model):
     np.lib.format.write_array_header_1_0(content, shape)
     with zipfile.ZipFile("a.npz") as old, zipfile.ZipFile("b.npz", "w") as new:
         for name in old.namelist():
-            new.writestr(name, content.getvalue() if "weights" in name else old.read(name))
+            new.writestr(name, content.getvalue() if "coef" in name else old.read(name))
     assert complaint("b.npz").endswith(": its arrays are damaged")
 
 
@@ -180,12 +228,12 @@ HEADERS = {
     "a dictionary as key": b"{{}: 1, 'shape': 2}",
     "a number": b"7",
     "an expression": b"__import__('os').abort()",
-    "a NUL": b"{'descr': '<f8\0', 'fortran_order': False, 'shape': (3,), }",
+    "a NUL": b"{'descr': '<f8\0', 'fortran_order': False, 'shape': (1, 3), }",
     "of Python 2": b"{'descr': '<f8', 'fortran_order': False, 'shape': (3L,), }",
-    "an escape that is none": rb"{'descr': '\<f8', 'fortran_order': False, 'shape': (3,), }",
-    "a dtype's old name": b"{'descr': '|a8', 'fortran_order': False, 'shape': (3,), }",
-    "a key of two": b"{'descr': '<f8', 'shape': (3,), 'shape': (3,), }",
-    "a dtype too large": b"{'descr': '|V%d', 'fortran_order': False, 'shape': (3,), }" % 2**40,
+    "an escape that is none": rb"{'descr': '\<f8', 'fortran_order': False, 'shape': (1, 3), }",
+    "a dtype's old name": b"{'descr': '|a8', 'fortran_order': False, 'shape': (1, 3), }",
+    "a key of two": b"{'descr': '<f8', 'shape': (1, 3), 'shape': (1, 3), }",
+    "a dtype too large": b"{'descr': '|V%d', 'fortran_order': False, 'shape': (1, 3), }" % 2**40,
     "deep": b"(" * 300 + b")" * 300,
     "deeper": b"-" * 9000 + b"1",
 }
@@ -196,14 +244,14 @@ def with_weights(start: bytes) -> None:
     head = b"\x93NUMPY\1\0" + struct.pack("<H", len(start)) + start + bytes(24)
     with zipfile.ZipFile("a.npz") as old, zipfile.ZipFile("b.npz", "w") as new:
         for name in old.namelist():
-            new.writestr(name, head if "weights" in name else old.read(name))
+            new.writestr(name, head if "coef" in name else old.read(name))
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        b"{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}",
-        b"{'shape': (3,), 'descr': '<f8', 'fortran_order': True, }  \n",
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (1, 3)}",
+        b"{'shape': (1, 3), 'descr': '<f8', 'fortran_order': True, }  \n",
     ],
 )
 def test_the_order_and_space_of_an_array_s_header_do_not_count(folder, model, line):

@@ -261,7 +261,7 @@ def test_model_header_is_complete(cli, tiny):
     cli("train", tiny, "--quiet")
     with np.load("model.npz", allow_pickle=False) as archive:
         header = json.loads(str(archive["header"]))
-        assert archive["weights"].shape == (3,)
+        assert archive["coefficients"].shape == (1, 3)
     assert header["optimizer"]["learning_rate"] == 0.05
     assert header["settings"]["seed"] == 0
     assert "threads" not in header["settings"]

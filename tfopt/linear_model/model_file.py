@@ -73,7 +73,7 @@ def save_model(path: str | os.PathLike[str], estimator: LinearModel) -> None:
         If it has not been fitted.
     InvalidArgumentError
         For another suffix; if the model hashes features, or has labels or coefficients that cannot
-        be stored, or for an ``.npz`` the loss "multinomial".
+        be stored.
     ImportError
         For an ``.onnx`` without skl2onnx.
     OSError

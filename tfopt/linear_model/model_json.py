@@ -1,11 +1,15 @@
-"""Linear models as JSON documents."""
+"""The schema of stored linear models: JSON documents, and the one check of all that is read.
+
+An ``.npz`` archive holds the same document, and its numbers as arrays.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +28,24 @@ from tfopt.linear_model.stored_model import (
     stored_model_of,
 )
 
-__all__ = ["from_json", "parse_json", "to_json", "write_json"]
+__all__ = [
+    "ARRAYS",
+    "SCHEMA",
+    "arrays_of",
+    "check_document",
+    "document_of",
+    "from_json",
+    "parse_document",
+    "parse_json",
+    "stored_model",
+    "to_json",
+    "write_json",
+]
 
-#: What the document says of itself.
-SCHEMA, VERSION = "tfopt.linear_model", 1
+#: What the document says of itself. Version 2 added "loss_parameters".
+SCHEMA, VERSION = "tfopt.linear_model", 2
+#: The entries that are numbers, and arrays of an archive.
+ARRAYS = ("coefficients", "intercepts")
 
 
 def to_json(model: Any, **options: Any) -> str:
@@ -47,11 +65,13 @@ def to_json(model: Any, **options: Any) -> str:
     str
         An object with these entries:
 
-        - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 1, which grows when an entry
-          changes its meaning or goes;
+        - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 2, which grows when an entry is
+          added, removed or changes its meaning; documents of version 1 are read, too;
         - ``"tfopt"``: the version that has written it;
         - ``"loss"``, and ``"link"``: ``"logit"``, ``"softmax"`` (for two classes the logit),
           ``"identity"`` or ``"log"``, or null for a loss without probabilities;
+        - ``"loss_parameters"``: an object with the loss's parameter, if it has one: ``"gamma"``,
+          ``"epsilon"`` or ``"quantile"``;
         - ``"classes"``: the labels in order, or null for regression; and ``"label_type"``:
           ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or null;
         - ``"feature_names"``: an array of strings, or null; ``"label_name"``: a string, or null;
@@ -104,63 +124,81 @@ def from_json(text: str) -> SDCAClassifier | SDCARegressor:
     return estimator_of(parse_json(text))
 
 
-def write_json(model: StoredModel, **options: Any) -> str:
-    """Return the document of a model; see `to_json`."""
+def document_of(model: StoredModel) -> dict[str, Any]:
+    """Return what is stored of a model but its numbers."""
     labels = model.labels
-    document = {
+    return {
         "schema": SCHEMA,
         "version": VERSION,
         "tfopt": model.tfopt_version,
         "loss": model.loss,
+        "loss_parameters": model.loss_parameters,
         "link": LINKS[model.loss],
         "classes": labels,
         "label_type": None if labels is None else type(labels[0]).__name__,
         "feature_names": model.columns.features,
         "label_name": model.columns.label,
         "zero_based": model.zero_based,
-        "coefficients": np.atleast_2d(model.weights).tolist(),
-        "intercepts": model.bias.tolist(),
         "optimizer": model.optimizer,
         "settings": model.settings,
     }
-    return json.dumps(document, **{"allow_nan": False, **options})
+
+
+def arrays_of(model: StoredModel) -> dict[str, np.ndarray]:
+    """Return the numbers of a model by their names in `ARRAYS`."""
+    return {"coefficients": np.atleast_2d(model.weights), "intercepts": model.bias}
+
+
+def write_json(model: StoredModel, **options: Any) -> str:
+    """Return the document of a model; see `to_json`."""
+    numbers = {name: array.tolist() for name, array in arrays_of(model).items()}
+    return json.dumps(document_of(model) | numbers, **{"allow_nan": False, **options})
 
 
 def parse_json(text: str | bytes) -> StoredModel:
     """Return the model of a document; raise InvalidArgumentError if it is not valid."""
+    check_document(document := parse_document(text))
+    arrays = {}
+    for name, is_valid in (("coefficients", _are_rows), ("intercepts", _are_numbers)):
+        if not is_valid(document.get(name)):
+            raise InvalidArgumentError(f'the document has no valid "{name}"')
+        arrays[name] = np.array(document[name], np.float64)
+    return stored_model(document, arrays)
+
+
+def parse_document(text: str | bytes) -> dict[str, Any]:
+    """Return the object of a JSON text; raise InvalidArgumentError if there is none."""
     if _has_too_many(text):
         raise InvalidArgumentError("the text has too many objects and arrays")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"the text is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+    if not isinstance(document, dict):
         raise InvalidArgumentError(f'the document must be an object with "schema": "{SCHEMA}"')
-    if document.get("version") != VERSION:
-        raise InvalidArgumentError(
-            f"the document's version is {document.get('version')!r}, and {VERSION} is known"
-        )
-    for name, is_valid in _ENTRIES.items():
-        if name not in document or not is_valid(document[name]):
-            raise InvalidArgumentError(f'the document has no valid "{name}"')
-    loss, link, labels = (document[name] for name in ("loss", "link", "classes"))
-    if link != LINKS[loss]:
-        raise InvalidArgumentError(f'"link" does not fit "loss": "{loss}"')
+    return document
+
+
+def stored_model(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> StoredModel:
+    """Return the model of a checked document and its numbers.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they do not fit each other.
+    """
+    loss, labels, names = (document[name] for name in ("loss", "classes", "feature_names"))
+    coef, intercepts = (arrays[name] for name in ARRAYS)
     classes, class_names = _classes(loss, labels, document["label_type"])
-    coef, intercepts = document["coefficients"], document["intercepts"]
-    names = document["feature_names"]
     n_problems = 1 if labels is None or len(labels) == 2 else len(labels)
-    if LOSSES[loss].is_quadratic:
+    if LOSSES[loss].is_quadratic and coef.ndim == 2:
         n_problems = max(len(coef), 1)
-    widths = {len(row) for row in coef} | ({len(names)} if names is not None else set())
-    if len(coef) != n_problems or len(intercepts) != n_problems or len(widths) != 1:
-        raise InvalidArgumentError(
-            '"coefficients", "intercepts", "classes" and "feature_names" have other lengths'
-        )
-    weights = np.array(coef, np.float64)
-    return StoredModel(
-        weights=weights[0] if n_problems == 1 else weights,
-        bias=np.array(intercepts, np.float64),
+    n_features = len(names) if names is not None else coef.shape[-1] if coef.ndim else 0
+    for name, shape in zip(ARRAYS, ((n_problems, n_features), (n_problems,)), strict=True):
+        _check_array(name, arrays[name], shape)
+    model = StoredModel(
+        weights=coef[0] if n_problems == 1 else coef,
+        bias=intercepts,
         loss=loss,
         classes=classes,
         zero_based=document["zero_based"],
@@ -171,6 +209,51 @@ def parse_json(text: str | bytes) -> StoredModel:
         ),
         tfopt_version=document["tfopt"],
     )
+    return _with_parameters(model, document.get("loss_parameters"))
+
+
+def check_document(document: Mapping[str, Any]) -> None:
+    """Raise InvalidArgumentError if an entry of a document is missing or not valid."""
+    if document.get("schema") != SCHEMA:
+        raise InvalidArgumentError(f'the document must be an object with "schema": "{SCHEMA}"')
+    version = document.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise InvalidArgumentError(
+            f"the document's version is {version!r}, and 1 to {VERSION} are known"
+        )
+    for name, entry in _ENTRIES.items():
+        is_valid = name in document and entry.is_valid(document[name])
+        if not is_valid and (name in document or entry.since <= version):
+            raise InvalidArgumentError(f'the document has no valid "{name}"')
+    if document["link"] != LINKS[document["loss"]]:
+        raise InvalidArgumentError(f'"link" does not fit "loss": "{document["loss"]}"')
+
+
+def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
+    if array.shape != shape:
+        raise InvalidArgumentError(
+            f'"{name}" must have the shape {shape} for these "classes" and "feature_names", not '
+            f"{array.shape}"
+        )
+    if array.dtype != np.float64:
+        raise InvalidArgumentError(f'"{name}" has dtype {array.dtype} instead of float64')
+    if not np.isfinite(array).all():
+        raise InvalidArgumentError(f'"{name}" has values that are not finite')
+
+
+def _with_parameters(model: StoredModel, parameters: dict[str, Any] | None) -> StoredModel:
+    """Return a model with these parameters of its loss; None: those of its settings."""
+    try:
+        known = model.loss_parameters
+        if parameters is not None and parameters != known:
+            model = dataclasses.replace(model, settings=model.settings | parameters)
+            known = model.loss_parameters
+    except ValueError as error:
+        reason = f'the document has no valid "loss_parameters": {error}'
+        raise InvalidArgumentError(reason) from error
+    if parameters is not None and parameters != known:
+        raise InvalidArgumentError(f'"loss_parameters" does not fit "loss": "{model.loss}"')
+    return model
 
 
 def _has_too_many(text: str | bytes) -> bool:
@@ -223,18 +306,31 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kind)
 
 
+class _Entry(NamedTuple):
+    """An entry of the document: what its value must be, and the first version that has it."""
+
+    is_valid: Callable[[Any], bool]
+    since: int = 1
+
+
 _are_numbers = _is_array_of(int, float)
-_ENTRIES: dict[str, Callable[[Any], bool]] = {
-    "tfopt": _is(str),
-    "loss": _is_one_of([*LINKS]),
-    "link": _or_null(_is(str)),
-    "classes": _or_null(are_labels),
-    "label_type": _or_null(_is_one_of([*LABELS])),
-    "feature_names": _or_null(_is_array_of(str)),
-    "label_name": _or_null(_is(str)),
-    "zero_based": _is(bool),
-    "coefficients": lambda value: isinstance(value, list) and all(map(_are_numbers, value)),
-    "intercepts": _are_numbers,
-    "optimizer": _is(dict),
-    "settings": _is(dict),
+_ENTRIES: dict[str, _Entry] = {
+    "tfopt": _Entry(_is(str)),
+    "loss": _Entry(_is_one_of([*LINKS])),
+    "loss_parameters": _Entry(_is(dict), since=2),
+    "link": _Entry(_or_null(_is(str))),
+    "classes": _Entry(_or_null(are_labels)),
+    "label_type": _Entry(_or_null(_is_one_of([*LABELS]))),
+    "feature_names": _Entry(_or_null(_is_array_of(str))),
+    "label_name": _Entry(_or_null(_is(str))),
+    "zero_based": _Entry(_is(bool)),
+    "optimizer": _Entry(_is(dict)),
+    "settings": _Entry(_is(dict)),
 }
+
+
+def _are_rows(value: Any) -> bool:
+    """Return whether a value is a list of rows of numbers, which are of one length."""
+    return (
+        isinstance(value, list) and all(map(_are_numbers, value)) and len({*map(len, value)}) == 1
+    )

@@ -118,6 +118,20 @@ class StoredModel:
         """The classes as a user knows them: text, or numbers."""
         return self.columns.classes or self.classes
 
+    @property
+    def loss_parameters(self) -> dict[str, float]:
+        """The parameter of the loss, by its name; of the settings, or its default.
+
+        Raises
+        ------
+        ValueError
+            If the settings have one that is out of range.
+        """
+        option = LOSSES[self.loss].option
+        return (
+            {} if option is None else {option.name: option.checked(self.settings.get(option.name))}
+        )
+
 
 def stored_model_of(estimator: Any) -> StoredModel:
     """Return what is stored of a fitted estimator of `tfopt.linear_model`.
