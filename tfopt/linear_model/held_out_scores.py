@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
-from tfopt.linear_model.losses import PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss
 
 __all__ = ["mean_losses"]
 

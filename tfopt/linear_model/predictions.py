@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
-from tfopt.linear_model.losses import LOSSES, PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.validation import checked_sparse, is_plain_matrix, is_plain_vector
 
 __all__ = [

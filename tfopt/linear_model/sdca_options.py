@@ -20,7 +20,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.costs import INTERIOR_SOLVER, SOLVERS
 from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.objective import NO_ROWS, Objective, Rows
-from tfopt.linear_model.losses import PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, check_number
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tfopt.linear_model.losses import PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss
 
 __all__ = ["InterceptSearch", "intercept_search"]
 

@@ -10,7 +10,8 @@ from scipy import sparse
 
 from tfopt.kernels.arrays import csr
 from tfopt.kernels.sdca import second_order, visits
-from tfopt.linear_model.losses import PointwiseLoss, loss_named
+from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.losses import loss_named
 from tfopt.linear_model.validation import checked_sparse
 
 __all__ = ["NO_ROWS", "InitialPoint", "Objective", "Rows", "as_rows", "dual_point"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfopt.kernels.sdca import hessian_products, second_order, visits
 from tfopt.linear_model._solver.objective import Objective, Rows
-from tfopt.linear_model.losses import Corner
+from tfopt.linear_model.loss_record import Corner
 
 __all__ = [
     "Linearization",

@@ -1,0 +1,136 @@
+"""What a loss of linear models is: the record of all that estimators and solvers must know of it.
+
+In the symbols of Shalev-Shwartz and Zhang: an example has the label y (-1 or 1 for the losses of
+classification), the prediction z = x . w + b and the dual variable a. The kernels have the formulas
+of each loss by its name with "_loss".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model.validation import check_number
+
+__all__ = ["Corner", "LossOption", "PointwiseLoss"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LossOption:
+    """An option of the estimators that is the parameter of a loss.
+
+    Attributes
+    ----------
+    name : str
+    default : float
+    low, high : float
+        It must be above the one and below the other.
+    from_low : bool
+        Whether it may be the lower one, too.
+    """
+
+    name: str
+    default: float
+    low: float = 0.0
+    high: float = math.inf
+    from_low: bool = False
+
+    def checked(self, value: Any) -> float:
+        """Return a value, or the default for None; raise ValueError for others."""
+        if value is None:
+            return self.default
+        return check_number(self.name, value, self.low, open_end=not self.from_low, high=self.high)
+
+
+class Corner(NamedTuple):
+    """A corner: a loss that is linear but for corners is the sum of those with one each.
+
+    That is the largest a * (place - z) of the a from low to high.
+    """
+
+    place: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class PointwiseLoss(Protocol):
+    """A loss phi(z; y), as functions of arrays."""
+
+    #: The estimators' name.
+    name: str
+    #: Whether phi' is continuous.
+    is_smooth: bool
+    #: Whether phi'' is the same everywhere, so that a Newton step leads to the minimum.
+    is_quadratic: bool = False
+    #: Whether a dual variable that is moved from -phi' has a gap of at most its move's square,
+    #: divided by phi''.
+    bounds_moves: bool = False
+    #: Whether the labels are -1 and 1.
+    is_classification: bool
+    #: Whether phi is smooth and, where it is large, linear: phi'' is 0 far from the minimum.
+    is_linear_far: bool = False
+    #: Of those that are: 1 / phi'' near the minimum.
+    gamma: float = 1.0
+    #: The largest phi'', or a typical one where there is none.
+    curvature: float = 1.0
+    #: The parameter, if there is one.
+    option: LossOption | None = None
+    #: What turns a mean response or a probability into a prediction z; None: nothing does.
+    link: str | None = None
+    #: Whether all classes have one loss together; of two classes it is that of each sample.
+    is_joint: bool = False
+    #: Whether visits of several classes keep the logits of the dual variables.
+    keeps_logits: bool = False
+    #: What targets must be, if not all finite numbers will do.
+    domain: str | None = None
+
+    @property
+    def kernel(self) -> str:
+        """The kernels' name."""
+        return f"{self.name}_loss"
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return phi(z; y)."""
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return phi'(z; y)."""
+
+    def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return the nearest dual variables whose conjugate is finite."""
+
+    def inverse_link(self, z: np.ndarray) -> np.ndarray:
+        """Return the expected label of a prediction (the probability of 1), or the prediction."""
+
+    def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
+        """Return the corners of a loss that is linear but for them, from left to right."""
+        return ()
+
+    def is_outside(self, y: np.ndarray) -> np.ndarray:
+        """Return which targets are not in the domain."""
+        return np.zeros(y.shape, bool)
+
+    def initial_intercept(self, mean: float) -> float:
+        """Return the intercept of the constant model, or a guess, for targets with a mean."""
+        return mean
+
+    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
+        """Return Newton's step of the intercept, given the sums of phi' and of phi'' > 0."""
+        return min(max(-gradient / hessian, -longest), longest)
+
+    def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Return two sums by which `balanced` makes the weighted sum of dual variables 0."""
+        return np.array([weighted_sum(weight, np.abs(a) * (side == (a > 0))) for side in (0, 1)])
+
+    def balanced(self, a: np.ndarray, y: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """Return dual variables whose weighted sum is 0, given `dual_sums` of all samples.
+
+        They are from a range around 0: those of the sign with the larger sum are scaled down.
+        """
+        heavy = int(sums[1] > sums[0])
+        if sums[heavy] <= sums[1 - heavy]:
+            return a
+        return np.where((a > 0) == heavy, a * (sums[1 - heavy] / sums[heavy]), a)
