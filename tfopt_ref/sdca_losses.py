@@ -57,7 +57,18 @@ class Difference:
         return float(self.value(wx, y) + self.conjugate(a, y) + a * wx)
 
 
-class Squared(Difference):
+class Distance(Difference):
+    """A loss of y - wx"""
+
+    def without_offset(self, y: float, offset: float) -> tuple[float, float]:
+        """Another label y' and a factor with phi(wx + offset; y) = factor * phi(wx; y')
+
+        But for a constant; and a' is to be multiplied by the factor. A class has no such label.
+        """
+        return y - offset, 1.0
+
+
+class Squared(Distance):
     """phi(wx) = (wx - y)**2 / 2"""
 
     gamma = 1.0
@@ -141,7 +152,7 @@ class SquaredHinge(Difference):
         return y * max(0.0, b + (1 - y * wx - b / 2) / (K + 0.5))
 
 
-class SquaredInsensitive(Difference):
+class SquaredInsensitive(Distance):
     """phi(wx) = max(0, |wx - y| - epsilon)**2"""
 
     gamma = 0.5
@@ -167,7 +178,7 @@ class SquaredInsensitive(Difference):
         return beyond(y - wx + K * a, self.epsilon) / (K + 0.5)
 
 
-class Huber(Difference):
+class Huber(Distance):
     """phi(wx) = (wx - y)**2 / 2, and linear from |wx - y| = epsilon on"""
 
     gamma = 1.0
@@ -193,7 +204,7 @@ class Huber(Difference):
         return min(max(a + (y - a - wx) / (1 + K), -self.epsilon), self.epsilon)
 
 
-class Cornered(Difference):
+class Cornered(Distance):
     """phi(wx) = the largest of high * (r - epsilon), low * (r + epsilon) and 0, with r = y - wx"""
 
     gamma = 0.0
@@ -313,6 +324,9 @@ class Poisson:
         x = logarithm(K, wx + K * (y - a))
         return y - math.exp(min(x, LARGEST))
 
+    def without_offset(self, y: float, offset: float) -> tuple[float, float]:
+        return y / math.exp(offset), math.exp(offset)
+
 
 class Gamma:
     """phi(wx) = y * exp(-wx) + wx - 1 - log(y), at least 0: half the unit deviance
@@ -345,6 +359,9 @@ class Gamma:
         """With a' = exp(x) - 1: x + K * exp(x) = z, z = log(y) - wx + K * (1 + a)."""
         x = logarithm(K, math.log(y) - wx + K * (1 + a))
         return math.exp(min(x, LARGEST)) - 1
+
+    def without_offset(self, y: float, offset: float) -> tuple[float, float]:
+        return y / math.exp(offset), 1.0
 
 
 def logarithm(K: float, z: float) -> float:

@@ -285,7 +285,9 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
         return fitted
 
 
-class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
+class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
+    _ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor
+):
     """`tfopt.linear_model.FTRLRegressor` for data on a Dask cluster.
 
     Parameters

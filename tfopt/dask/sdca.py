@@ -256,7 +256,9 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
         return fitted
 
 
-class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
+class SDCARegressor(  # type: ignore[misc]  # its methods take no offset
+    ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor
+):
     """`tfopt.linear_model.SDCARegressor` for data on a Dask cluster.
 
     Parameters
@@ -318,7 +320,7 @@ class SDCARegressor(ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor):
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
 
-    def fit(
+    def fit(  # type: ignore[override]
         self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
     ) -> SDCARegressor:
         """Find the weights.

@@ -19,7 +19,7 @@ from tfopt.linear_model.predictions import LinearClassifier, LinearModel, Linear
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
-from tfopt.linear_model.validation import check_count, checked_sparse
+from tfopt.linear_model.validation import check_count, check_offset, checked_sparse
 
 __all__ = ["SDCAClassifierCV", "SDCARegressorCV"]
 
@@ -49,20 +49,26 @@ class _CrossValidation(LinearModel):
         l1, l2 = (self.l1, None) if self.l1s is None else (None, self.l2)
         return path_penalties(self.l1s, l2s, l1, l2)
 
-    def _fit_cv(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> None:
+    def _fit_cv(self, X: Any, y: Any, sample_weight: Any, groups: Any, offset: Any = None) -> None:
         """Find the scores of all penalties, and fit with the best one."""
         whole = self._estimator()
         X, y, weights = whole._checked(X, y, sample_weight)
         if y.ndim > 1:
             raise InvalidArgumentError(f"a penalty is chosen for one target, not {y.shape[1]}")
         X = checked_sparse(X, own=True)  # SciPy takes rows of it
+        if (offset := check_offset(offset, X)) is not None and self.scoring is not None:
+            raise InvalidArgumentError(
+                f"scoring={self.scoring!r} would predict without the offset: leave scoring out, so "
+                "that the penalty is chosen by the loss"
+            )
+        targets, masses, _ = whole._without_offset(X, y, weights, offset)
         l1s, l2s = self._penalties()
         splitter = check_cv(self.cv, y, classifier=is_classifier(self))
         folds = list(splitter.split(X, y, groups))
         scorer = None if self.scoring is None else check_scoring(whole, scoring=self.scoring)
         phi = whole._phi if whole._phi.is_joint else whole._objective(0, 1).phi
         weighted = sample_weight is not None and not callable(self.scoring)
-        fold_fits = FoldFits(lambda: self._estimator(n_jobs=1), X, y, weights, l1s, l2s)
+        fold_fits = FoldFits(lambda: self._estimator(n_jobs=1), X, targets, masses, l1s, l2s)
 
         def scores_of(train: np.ndarray, test: np.ndarray) -> Any:
             fits = fold_fits.of(train, test)
@@ -80,7 +86,8 @@ class _CrossValidation(LinearModel):
             if scorer is None:
                 shape = len(coefs), -1
                 points = np.array(coefs).reshape(*shape, X.shape[1]), np.reshape(intercepts, shape)
-                scores[fits.order] = -mean_losses(*held_out, *points, phi, classes)
+                known = None if offset is None else offset[test]
+                scores[fits.order] = -mean_losses(*held_out, *points, phi, classes, known)
             return scores, fits.order, coefs, intercepts, classes
 
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
@@ -102,7 +109,7 @@ class _CrossValidation(LinearModel):
             self.feature_names_in_ = whole.feature_names_in_
         if self.refit:
             whole.set_params(l1=self.l1_, l2=self.l2_, tol=self.tol, n_jobs=self.n_jobs)
-            whole.fit(X, y, weights)
+            whole.fit(X, targets, masses)
             for name in (*_FITTED, "classes_"):
                 if hasattr(whole, name):
                     setattr(self, name, getattr(whole, name))
@@ -340,7 +347,9 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SDCARegressorCV:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, *, offset: Any = None
+    ) -> SDCARegressorCV:
         """Choose the penalty, and fit the model.
 
         Parameters
@@ -351,11 +360,13 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
             Non-negative.
         groups : array, shape (n_samples,), optional
             Those of the samples, for a `cv` that asks for them, as ``GroupKFold()`` does.
+        offset : array, shape (n_samples,), or float, optional
+            See `SDCARegressor.fit`; the penalty is then chosen by the loss.
 
         Returns
         -------
         SDCARegressorCV
         """
         with self._all_or_nothing():
-            self._fit_cv(X, y, sample_weight, groups)
+            self._fit_cv(X, y, sample_weight, groups, offset)
         return self

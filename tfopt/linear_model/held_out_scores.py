@@ -47,6 +47,7 @@ def mean_losses(
     intercepts: np.ndarray,
     phi: PointwiseLoss,
     classes: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the mean losses of models, each summed over its problems.
 
@@ -61,6 +62,8 @@ def mean_losses(
     intercepts : ndarray, shape (n_models, n_problems)
     phi : PointwiseLoss
     classes : ndarray, shape (n_classes,), or None
+    offset : ndarray, shape (n_samples,), or None
+        What is added to the scores.
 
     Returns
     -------
@@ -75,6 +78,7 @@ def mean_losses(
         return sums
     with np.errstate(over="ignore"):  # a loss that overflows is not the best
         for rows, z in _scores(X, coefs, intercepts):
+            z = z if offset is None else z + offset[rows]
             signs = targets[:, rows]
             if phi.is_joint and len(signs) > 1:
                 losses = logsumexp(z, axis=1) - (z * (signs > 0)).sum(axis=1)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.validation import check_number
 
@@ -108,6 +109,16 @@ class PointwiseLoss(Protocol):
     def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
         """Return the corners of a loss that is linear but for them, from left to right."""
         return ()
+
+    def without_offset(
+        self, y: np.ndarray, offset: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | float]:
+        """Return other targets y', and factors, with phi(z + offset; y) = factor * phi(z; y').
+
+        But for what does not depend on z. The dual variables of the other targets, times the
+        factors, are those of y. Losses of classification have no such targets.
+        """
+        raise InvalidArgumentError(f"loss={self.name!r} takes no offset: regression does")
 
     def is_outside(self, y: np.ndarray) -> np.ndarray:
         """Return which targets are not in the domain."""

@@ -116,6 +116,9 @@ class _Distance(PointwiseLoss):
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
 
+    def without_offset(self, y: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, float]:
+        return y - offset, 1.0
+
     def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
         return -gradient / hessian
 

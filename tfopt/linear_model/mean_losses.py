@@ -17,9 +17,16 @@ class _OfMeans(PointwiseLoss):
 
     is_classification, link = False, "log"
     is_smooth, bounds_moves = True, True
+    #: Multiplied by t, y and exp(z) change phi by the factor t**degree, but for what is constant.
+    degree: float
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z))
+
+    def without_offset(
+        self, y: np.ndarray, offset: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | float]:
+        return y * np.exp(-offset), np.exp(self.degree * offset)
 
     def initial_intercept(self, mean: float) -> float:
         return math.log(mean)
@@ -28,7 +35,7 @@ class _OfMeans(PointwiseLoss):
 class Poisson(_OfMeans):
     """exp(z) - y * z"""
 
-    name, domain = "poisson", "non-negative"
+    name, domain, degree = "poisson", "non-negative", 1.0
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z) - y * z)
@@ -57,7 +64,7 @@ class Poisson(_OfMeans):
 class Gamma(_OfMeans):
     """y * exp(-z) + z - 1 - log(y), half the unit deviance"""
 
-    name, domain = "gamma", "positive"
+    name, domain, degree = "gamma", "positive", 0.0
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         s = np.log(y) - z

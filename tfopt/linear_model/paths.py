@@ -91,6 +91,8 @@ class WarmFits:
     X, y, sample_weight
         As of its `fit`; they are checked and prepared once.
     l1s, l2s : ndarray, shape (n_values,)
+    offset
+        As of its `fit`.
 
     Attributes
     ----------
@@ -106,6 +108,7 @@ class WarmFits:
         sample_weight: Any,
         l1s: np.ndarray,
         l2s: np.ndarray,
+        offset: Any = None,
     ) -> None:
         model.set_params(warm_start=True, C=None)
         if model.tol is None:  # what polishing adds is lost by the next penalty
@@ -113,7 +116,8 @@ class WarmFits:
         self.model, self.l1s, self.l2s = model, l1s, l2s
         self.order: list[int] = np.lexsort((-l1s, -l2s)).tolist()
         self._set_penalties(self.order[0])
-        self._samples = model._checked(X, y, sample_weight)
+        X, y, weights = model._checked(X, y, sample_weight)
+        self._samples = X, *model._without_offset(X, y, weights, offset)[:2]
         self.data = model._encoded(*self._samples)
         self._paths = self._made_paths()
         self._fold: np.ndarray | None = None
@@ -238,6 +242,7 @@ def sdca_path(
     l1: float | None = None,
     l2: float | None = None,
     sample_weight: Any = None,
+    offset: Any = None,
     **options: Any,
 ) -> SDCAPath:
     """Fit `SDCAClassifier` or `SDCARegressor` for each value of a penalty.
@@ -256,6 +261,8 @@ def sdca_path(
         The other penalty; 0 and 1 by default, as of the estimators.
     sample_weight : array, shape (n_samples,), optional
         Non-negative.
+    offset : array, shape (n_samples,), or float, optional
+        See `SDCARegressor.fit`.
     **options
         Further options of the estimator. `tol` is 1e-4 by default, and obeyed to the letter.
 
@@ -292,7 +299,7 @@ def sdca_path(
     model = kind(loss, **options)
     if model._has_blocks:
         raise InvalidArgumentError("num_loss_partitions must be a number: a path has no blocks")
-    fits = WarmFits(model, X, y, sample_weight, *penalties)
+    fits = WarmFits(model, X, y, sample_weight, *penalties, offset)
     n, problems = len(fits.order), fits.data.n_problems
     coefs = np.empty((n, problems, fits.data.X_shape[1]))
     intercepts, objectives, dual_gaps = np.empty((3, n, problems))

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -17,7 +18,12 @@ from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.losses import LOSSES
-from tfopt.linear_model.validation import checked_sparse, is_plain_matrix, is_plain_vector
+from tfopt.linear_model.validation import (
+    check_offset,
+    checked_sparse,
+    is_plain_matrix,
+    is_plain_vector,
+)
 
 __all__ = [
     "LinearClassifier",
@@ -111,8 +117,8 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
         )
 
-    def _scores(self, X: Any) -> np.ndarray:
-        """Return x . w + b, a column for each row of `coef_`."""
+    def _scores(self, X: Any, offset: Any = None) -> np.ndarray:
+        """Return x . w + b + offset, a column for each row of `coef_`."""
         check_is_fitted(self)
         X = self._validate_features(X, reset=False)
         coef = (self.coef_ if sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)).T
@@ -128,6 +134,8 @@ class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
         else:
             scores = np.concatenate([X[rows] @ coef for rows in _pieces(X)])
         scores += self.intercept_
+        if (offset := check_offset(offset, X)) is not None:
+            scores += offset[:, None]
         return scores
 
     def __sklearn_tags__(self) -> Any:
@@ -214,19 +222,34 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     """A linear regressor, with an exponential link for "poisson" and "gamma"."""
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return x . w + b, or its exponential for the losses "poisson" and "gamma".
+    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
+        """Return x . w + b + offset, or its exponential for the losses "poisson" and "gamma".
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
+        offset : array, shape (n_samples,), or float, optional
+            A known part of each sample's score, as of `SDCARegressor.fit`; 0 by default.
 
         Returns
         -------
         ndarray of float64, shape (n_samples,) or, of several targets, (n_samples, n_targets)
         """
-        scores = self._scores(X)
+        scores = self._scores(X, offset)
         return _loss_of(self).inverse_link(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Return R squared of the predictions.
+
+        Parameters
+        ----------
+        X, offset
+            As of `predict`.
+        y, sample_weight
+            As of `fit`.
+        """
+        predicted = self.predict(X, offset)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

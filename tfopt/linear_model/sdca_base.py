@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.ascent import partitions_for, solve_all
 from tfopt.linear_model._solver.block_fit import (
@@ -39,6 +39,7 @@ from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_options import SDCAOptions
 from tfopt.linear_model.sdca_results import SDCAResults
 from tfopt.linear_model.training_data import TrainingData, WarmStart
+from tfopt.linear_model.validation import check_offset, check_total
 
 __all__ = ["SDCAEstimator"]
 
@@ -227,6 +228,24 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Check options and samples; return X, y and the samples' weights."""
         raise NotImplementedError
+
+    def _without_offset(
+        self, X: Any, y: np.ndarray, weights: np.ndarray, offset: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
+        """Return targets and weights that have the same minimum, and the factors of the duals."""
+        if (offset := check_offset(offset, X)) is None:
+            return y, weights, 1.0
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            targets, factor = self._phi.without_offset(y.T, offset)
+            weights = weights * factor
+        is_known = np.isfinite(targets).all() and np.isfinite(weights).all()
+        if not is_known or self._phi.is_outside(targets).any() or (np.asarray(factor) == 0).any():
+            raise NotFiniteError(
+                "exp(offset) or y / exp(offset) is infinite, or 0 but for rounding: offset is the "
+                "logarithm of an exposure; a number that all have in common is the intercept's"
+            )
+        check_total(float(weights.sum()))
+        return targets.T, weights, factor
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
         """Return checked samples as the solvers take them."""

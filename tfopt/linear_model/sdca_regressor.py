@@ -153,7 +153,9 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SDCARegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
+    ) -> SDCARegressor:
         """Fit the model.
 
         Parameters
@@ -163,6 +165,9 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         y : array, shape (n_samples,) or, for ``loss="squared"``, (n_samples, n_targets)
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
+        offset : array, shape (n_samples,), or float, optional
+            A known number that is added to each sample's x . w + b, in the fit and to be given to
+            `predict`, too: of counts, the logarithm of the exposure.
 
         Returns
         -------
@@ -170,10 +175,16 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         """
         with self._all_or_nothing():
             X, y, weights = self._checked(X, y, sample_weight)
+            y, weights, factor = self._without_offset(X, y, weights, offset)
+            scales = np.ndim(factor) > 0
+            if scales and self._is_warm and self._has_duals_of(len(weights)):
+                self.dual_coef_ = self.dual_coef_ / factor
             if self._has_blocks:
                 self._solve_blocks(X, y, weights)
             else:
                 self._solve(self._encoded(X, y, weights))
+            if scales and self.keep_duals:
+                self.dual_coef_ *= factor
         return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ from tfopt.kernels.arrays import csr
 __all__ = [
     "check_count",
     "check_number",
+    "check_offset",
     "checked_sparse",
     "check_total",
     "check_weights",
@@ -64,6 +65,23 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
     with np.errstate(over="ignore"):
         check_total(float(weights.sum()))
     return weights
+
+
+def check_offset(offset: Any, X: Any) -> np.ndarray | None:
+    """Check an offset, a finite number for each sample; return None for None."""
+    if offset is None:
+        return None
+    if isinstance(offset, numbers.Real):
+        offset = np.full(X.shape[0], offset, np.float64)
+    checked: np.ndarray = check_array(
+        offset, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="offset"
+    )
+    if checked.shape != (X.shape[0],):
+        raise ValueError(
+            f"offset must have a number for each of {X.shape[0]} samples, not the shape "
+            f"{checked.shape}"
+        )
+    return checked
 
 
 def check_total(total: float) -> None:
