@@ -1,11 +1,8 @@
-"""LIBSVM text: how many times as fast as scikit-learn's reader, and training in parts."""
+"""LIBSVM text: how many times as fast as scikit-learn's reader."""
 
 from __future__ import annotations
 
-import contextlib
 import io
-import tempfile
-from pathlib import Path
 
 import numpy as np
 
@@ -48,32 +45,3 @@ class Libsvm:
             lambda: self.rival(io.BytesIO(self.text)), lambda: self.read(io.BytesIO(self.text))
         )
         return theirs / ours
-
-
-class Parts:
-    """`tfopt train`, one epoch of a file, which is read in 16 parts."""
-
-    timeout = 300
-
-    def setup(self) -> None:
-        self.main = public("cli.main")
-        self.folder = tempfile.TemporaryDirectory()
-        self.path = Path(self.folder.name) / "data.svm"
-        self.path.write_bytes(libsvm_text(*FILES["text, 6 digits"]))
-        self.size = str(self.path.stat().st_size // 16)
-
-    def teardown(self) -> None:
-        self.folder.cleanup()
-
-    def train(self, *flags: str) -> None:
-        model = str(self.path.with_name("model.npz"))
-        arguments = ["train", str(self.path), "--epochs", "1", "--quiet", "--model", model]
-        with contextlib.redirect_stdout(io.StringIO()):
-            assert self.main([*arguments, *flags]) == 0
-
-    def time_in_parts(self) -> None:
-        self.train("--chunk-size", self.size)
-
-    def track_times_the_time_in_memory(self) -> float:
-        parts, whole = best_times(self.time_in_parts, self.train)
-        return parts / whole

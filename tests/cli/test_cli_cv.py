@@ -46,7 +46,7 @@ def test_the_losses_are_those_of_scikit_learn(cli, rows):
         assert line["standard_error"] == pytest.approx(np.std(losses, ddof=1) / 2, rel=1e-3)
         assert line["relative_gap"] <= 1e-10
     assert result["best"] == min(result["path"], key=lambda line: line["loss"])
-    assert result["schema"] == 1 and result["folds"] == 4
+    assert result["schema"] == 2 and result["folds"] == 4
 
 
 def test_regression(cli, rows):

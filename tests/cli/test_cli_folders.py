@@ -116,7 +116,7 @@ def test_a_folder_is_the_file_in_blocks(cli, two, folder, loss):
         assert expected.pop("auc") > 0.5
         assert parts["scores"]["train"].pop("auc") is None
     assert parts["scores"]["train"] == pytest.approx(expected, rel=1e-12)
-    assert parts["loss_per_epoch"]["train"] == pytest.approx(whole["loss_per_epoch"]["train"])
+    assert parts["losses"]["train"] == pytest.approx(whole["losses"]["train"])
 
 
 def test_a_folder_has_no_auc_and_says_nothing_of_it(cli, two):
@@ -187,8 +187,6 @@ def test_a_file_that_has_vanished(cli, two, where, monkeypatch):
 
 def test_what_does_not_go_with_a_folder(cli, two, folder):
     for arguments, message in [
-        (["two"], "two: is a folder, which --solver sdca alone reads"),
-        (["one", "--test", "two"], "two: is a folder, which --solver sdca alone reads"),
         (
             ["two", *FLAGS, "--blocks", "3"],
             "two: is a folder, whose files are the blocks: leave out --blocks",

@@ -94,12 +94,11 @@ def test_a_loss_that_is_not_finite_is_refused(cli, folder):
     assert outcome.code == 1 and not (folder / "p").exists()
 
 
-@pytest.mark.parametrize("solver", ["optimizer", "sdca"])
-def test_a_large_model_is_announced(cli, tiny, monkeypatch, solver):
+def test_a_large_model_is_announced(cli, tiny, monkeypatch):
     monkeypatch.setattr(report, "MANY", 3)
     note = "note: with 3 features a model takes 0.0 GB for each class, in memory and in its file"
-    assert cli("train", tiny, "--solver", solver).err.startswith(note)
-    assert cli("train", tiny, "--solver", solver, "--quiet").err == ""
+    assert cli("train", tiny).err.startswith(note)
+    assert cli("train", tiny, "--quiet").err == ""
 
 
 @pytest.mark.parametrize("loss", SDCA_LOSSES)
@@ -141,7 +140,7 @@ def test_parameters_of_losses(cli, folder, loss, flag, value):
     truth = np.array([float(row.split()[0]) for row in ROWS.splitlines()])
     predicted = np.array(cli("predict", "model.npz", "counts").out.split(), float)
     mean = phi(loss, predicted, truth, value).mean()
-    assert trained["loss_per_epoch"]["train"][0] == pytest.approx(mean)
+    assert trained["losses"]["train"] == pytest.approx(mean)
     found = cli("cv", "counts", "--loss", loss, flag, value, "--folds", "2", "--json").json()
     assert found[flag[2:]] == value
 
@@ -212,7 +211,7 @@ def test_one_versus_rest(cli, glass, loss):
         objectives.append(each["objective"])
     assert result["certificate"]["objective"] == pytest.approx(sum(objectives), rel=1e-12)
     penalty = np.square(model.weights).sum() / 2 / 122
-    loss_per_row = result["loss_per_epoch"]["train"][0]
+    loss_per_row = result["losses"]["train"]
     assert loss_per_row + penalty == pytest.approx(sum(objectives), rel=1e-9)
 
 
@@ -296,8 +295,3 @@ def test_features_counted_from_zero(cli, folder):
     result = cli("train", "zero", "--solver", "sdca", "--json").json()
     assert result["zero_based"] and result["features"] == 3
     assert result["scores"]["train"]["accuracy"] == 1
-
-
-def test_the_bias_of_liblinear_is_not_for_steps(cli, tiny):
-    outcome = cli("train", tiny, "--bias", "1")
-    assert outcome.code == 2 and "--bias works with --solver sdca alone" in outcome.err

@@ -33,9 +33,8 @@ def frame(folder):
     return table
 
 
-@pytest.mark.parametrize("solver", ["optimizer", "sdca"])
-def test_all_forms_of_a_table_give_one_model(cli, frame, folder, solver):
-    flags = ["--label", "sick", "--weight", "w", "--solver", solver, "--quiet"]
+def test_all_forms_of_a_table_give_one_model(cli, frame, folder):
+    flags = ["--label", "sick", "--weight", "w", "--quiet"]
     files = []
     for name in ("data.csv", "data.tsv", "data.csv.gz", "data.parquet"):
         assert cli("train", name, *flags).code == 0
@@ -51,12 +50,9 @@ def test_all_forms_of_a_table_give_one_model(cli, frame, folder, solver):
     assert predicted.err.startswith("accuracy 0.")
 
 
-@pytest.mark.parametrize("solver", ["optimizer", "sdca"])
-def test_a_weight_of_two_is_a_row_that_is_there_twice(cli, frame, folder, solver):
+def test_a_weight_of_two_is_a_row_that_is_there_twice(cli, frame, folder):
     frame.loc[frame.index.repeat(frame["w"])].drop(columns="w").to_csv("rows.csv", index=False)
-    # in one batch for the whole epoch, so that the order does not matter
-    rest = ["--tol", "1e-12"] if solver == "sdca" else ["--batch-size", "1000"]
-    flags = ["--label", "sick", "--solver", solver, "--l2", "0.01", "--json", "--quiet", *rest]
+    flags = ["--label", "sick", "--l2", "0.01", "--json", "--quiet", "--tol", "1e-12"]
     weighted = cli("train", "data.csv", "--weight", "w", *flags).json()
     weights = read_model("model.npz").weights
     repeated = cli("train", "rows.csv", *flags).json()
@@ -218,10 +214,9 @@ def test_lines_are_counted_within_quotes_too(cli, folder, text, message):
 )  # fmt: skip
 def test_tables_that_are_refused(cli, folder, name, content, flags, message):
     (folder / name).write_bytes(content)
-    for solver in ("optimizer", "sdca"):
-        outcome = cli("train", name, *flags, "--solver", solver)
-        assert (outcome.code, outcome.out) == (1, "")
-        assert outcome.err.startswith(message) and outcome.err.count("\n") == 1
+    outcome = cli("train", name, *flags)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith(message) and outcome.err.count("\n") == 1
     outcome = cli("train", "missing.csv", "--label", "y")
     assert outcome.err == "missing.csv: No such file or directory\n"
 
@@ -247,10 +242,9 @@ def test_test_data_have_the_columns_of_the_training_data(cli, frame, folder, tin
 def test_bad_lines_of_libsvm_files_are_counted(cli, folder, tiny):
     (folder / "bad.svm").write_text(tiny.read_text() + "1 1:x\n-1 2:1 2:1\n")
     flags = ["--on-bad-line", "skip"]
-    for solver in ("optimizer", "sdca"):
-        outcome = cli("train", "bad.svm", *flags, "--json", "--solver", solver)
-        assert outcome.json()["bad_lines"] == {"train": 2}
-        assert outcome.err.endswith("bad.svm: 2 malformed lines left out\n")
+    outcome = cli("train", "bad.svm", *flags, "--json")
+    assert outcome.json()["bad_lines"] == {"train": 2}
+    assert outcome.err.endswith("bad.svm: 2 malformed lines left out\n")
     outcome = cli("predict", "model.npz", "bad.svm", *flags)
     assert outcome.err.startswith("bad.svm: 2 malformed lines left out\naccuracy 1")
     assert cli("train", "bad.svm", *flags, "--quiet").err == ""

@@ -17,8 +17,7 @@ import pytest
 import tfopt
 from tfopt import kernels, threads
 from tfopt.cli import main
-from tfopt.cli.optimizers import OPTIMIZERS, default_learning_rate
-from tfopt.cli.settings import CLASSIFICATION, LOSSES, SDCA_LOSSES
+from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES
 from tfopt.core.versions import versions
 from tfopt.linear_model import losses
 
@@ -56,31 +55,10 @@ def test_help_shows_the_default_of_every_flag(cli, command, monkeypatch):
         assert "default: " in flag.help or flag.required, flag.dest
 
 
-def test_help_shows_the_learning_rates(cli):
-    text = " ".join(cli("train", "--help").out.split())
-    shown = (
-        f"{loss}: " + ", ".join(f"{o} {default_learning_rate(o, loss):g}" for o in OPTIMIZERS)
-        for loss in LOSSES
-    )
-    assert f"(default: {'; '.join(shown)})" in text
-
-
-def test_the_documentation_shows_the_learning_rates():
-    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-    rows = {
-        cells[0].strip(): [cell.strip() for cell in cells[1:]]
-        for cells in (line.strip("|").split("|") for line in page.splitlines() if line[:1] == "|")
-    }
-    assert rows[""] == list(OPTIMIZERS)
-    for loss in LOSSES:
-        rates = [f"{default_learning_rate(name, loss):g}" for name in OPTIMIZERS]
-        assert rows[f"learning rate, {loss}"] == rates
-
-
 def test_the_losses_are_those_of_the_library():
     """Their names alone are in the command line, whose help loads no library."""
     library = {name: loss for name, loss in losses.LOSSES.items() if not loss.is_joint}
-    assert {*SDCA_LOSSES} == {*library} and {*LOSSES} <= {*library}
+    assert {*SDCA_LOSSES} == {*library}
     assert {*CLASSIFICATION} == {name for name, loss in library.items() if loss.is_classification}
 
 
@@ -95,35 +73,16 @@ def test_version(cli):
         ("", "the following arguments are required: COMMAND"),
         ("fly", "invalid choice: 'fly'"),
         ("train --fast", "unrecognized arguments: --fast"),
-        ("train --optimizer muon", "argument --optimizer: invalid choice: 'muon'"),
         ("train --loss cosine", "argument --loss: invalid choice: 'cosine'"),
-        ("train --quantile 0.1", "--quantile works with --solver sdca alone"),
-        ("train --solver sdca --quantile 1", "--quantile: must be above 0 and below 1, not 1"),
-        ("train --solver sdca --epsilon 1", "--epsilon is for --loss huber or epsilon_insens"),
+        ("train --quantile 0.1", "--quantile is for --loss quantile"),
+        ("train --quantile 1", "--quantile: must be above 0 and below 1, not 1"),
+        ("train --epsilon 1", "--epsilon is for --loss huber or epsilon_insens"),
         ("cv x --quantile 0.1", "--quantile is for --loss quantile"),
-        ("train --loss hinge", "--loss hinge works with --solver sdca alone"),
-        ("train --solver sdca --l2 0", "--solver sdca needs --l2 above 0"),
-        ("train --solver sdca --learning-rate 1", "--learning-rate works with --solver optimizer"),
-        ("train --solver sdca --set beta=1", "--set works with --solver optimizer alone"),
-        ("train --solver sdca --schedule-set a=9", "--schedule-set works with --solver optimizer"),
-        ("train --solver sdca --optimizer adam", "--optimizer works with --solver optimizer alone"),
-        ("train --solver sdca --batch-size 7", "--batch-size works with --solver optimizer alone"),
-        ("train --solver sdca --patience 7", "--patience works with --solver optimizer alone"),
-        ("train --tol 0.1", "--tol works with --solver sdca alone"),
-        ("train --blocks 2", "--blocks works with --solver sdca alone"),
-        ("train --workers 2", "--workers works with --solver sdca alone"),
+        ("train --l2 0", "argument --l2: must be above 0, not 0"),
         ("train --label y", "--label is for tables (.csv, .tsv, .parquet, or --format)"),
         ("train --weight y", "--weight is for tables (.csv, .tsv, .parquet, or --format)"),
         ("train a.csv --label y --weight y", "--label and --weight cannot be one column"),
         ("train a.csv --label y --zero-based no", "--zero-based is for LIBSVM files"),
-        (
-            "train --solver sdca --chunk-size 1MB",
-            "--chunk-size works with --solver optimizer alone",
-        ),
-        ("train --chunk-size 1TB", "argument --chunk-size: must be a size such as 256MB, not 1TB"),
-        ("train --chunk-size 0", "argument --chunk-size: must be at least 1 byte, not 0"),
-        ("train --holdout 9 --chunk-size 1MB", "--holdout and --chunk-size do not go together"),
-        ("train --holdout 1", "argument --holdout: must be at least 2, not 1"),
         ("cv", "the following arguments are required: DATA"),
         ("cv a --folds 1", "argument --folds: must be at least 2, not 1"),
         ("cv a --l2 1,0", "argument --l2: must be above 0, not 0"),
@@ -133,34 +92,30 @@ def test_version(cli):
         ("inspect", "the following arguments are required: MODEL"),
         ("inspect m --top -1", "argument --top: must be at least 0, not -1"),
         ("convert m", "the following arguments are required: OUT"),
-        ("info muon", "argument NAME: invalid choice: 'muon'"),
-        ("train --solver sdca --workers 2 --dask tcp://here:1", "not allowed with argument"),
-        ("train --solver sdca --workers 0", "argument --workers: must be 1 to 4096, not 0"),
-        ("train --solver sdca --blocks 0", "argument --blocks: must be at least 1, not 0"),
-        ("train --solver sdca --blocks 2 --resume", "--solver sdca has it on a cluster"),
-        ("train --l2 -0.5", "argument --l2: must not be negative, not -0.5"),
+        ("train --workers 2 --dask tcp://here:1", "not allowed with argument"),
+        ("train --workers 0", "argument --workers: must be 1 to 4096, not 0"),
+        ("train --blocks 0", "argument --blocks: must be at least 1, not 0"),
+        ("train --blocks 2 --resume", "--resume is for a fit on a cluster"),
+        ("train --l1 -0.5", "argument --l1: must not be negative, not -0.5"),
         ("train --l2 nan", "argument --l2: must be finite, not nan"),
-        ("train --learning-rate 0", "argument --learning-rate: must be above 0, not 0"),
-        ("train --learning-rate inf", "argument --learning-rate: must be finite, not inf"),
-        ("train --learning-rate x", "argument --learning-rate: invalid number value: 'x'"),
         ("train --epochs 0", "argument --epochs: must be at least 1, not 0"),
         ("train --epochs 1.5", "argument --epochs: invalid integer value: '1.5'"),
-        ("train --batch-size 0", "argument --batch-size: must be at least 1, not 0"),
         ("train --seed -1", "argument --seed: must be at least 0, not -1"),
         ("train --threads 0", "argument --threads: must be 1 to 4096, not 0"),
         ("train --threads 5000", "argument --threads: must be 1 to 4096, not 5000"),
         ("train --zero-based maybe", "argument --zero-based: invalid choice: 'maybe'"),
         ("train --plot loss.txt", "--plot needs a file name that ends in one of .png, .svg, .pdf"),
-        ("train - --test -", "DATA, --test and --valid cannot both be standard input"),
+        ("train - --test -", "DATA and --test cannot both be standard input"),
         ("train a b", "unrecognized arguments: b (see tfopt train --help)"),
-        ("train --lr 0.1", "unrecognized arguments: --lr; did you mean --learning-rate?"),
-        ("train --bs=7", "unrecognized arguments: --bs=7; did you mean --batch-size?"),
         ("cv a --folsd 3", "unrecognized arguments: --folsd 3; did you mean --folds?"),
+        ("train --workers 2 --checkpoint x", "--checkpoint needs --checkpoint-every or --resume"),
+        ("train --workers 2 --checkpoint m.npz --resume --model m.npz", "cannot be one file"),
+        ("train --checkpoint-every 0", "must be at least 1, not 0"),
         ("train --model out.pkl", "--model needs a file name that ends in one of .npz, .json"),
         ("cv a --model out.txt", "--model needs a file name that ends in one of .npz, .json"),
         ("convert model.npz out.bin", "OUT needs a file name that ends in one of .npz, .json"),
         ("predict model.npz", "the following arguments are required: DATA"),
-        ("info adam extra", "unrecognized arguments: extra"),
+        ("info extra", "unrecognized arguments: extra"),
     ],
 )
 def test_wrong_usage(cli, folder, line, message):
@@ -171,6 +126,16 @@ def test_wrong_usage(cli, folder, line, message):
     assert outcome.err.startswith("tfopt") and outcome.err.endswith(" --help)\n")
     assert outcome.err.count("\n") == 1
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("flag", ["--optimizer=adam", "--set", "--batch-size", "--chunk-size"])
+def test_flags_of_steps_say_where_they_went(cli, flag):
+    outcome = cli("train", flag, "1")
+    assert outcome.code == 2 and outcome.err.count("\n") == 1
+    page, example = re.findall(r"docs/\S+\.(?:md|py)", outcome.err)
+    docs = Path(__file__).parents[2]
+    assert f"{flag.partition('=')[0]}: training by the steps" in outcome.err
+    assert Path(example).name in (docs / page).read_text() and (docs / example).exists()
 
 
 @pytest.mark.parametrize("flag", ["--model", "--plot"])
@@ -273,9 +238,9 @@ def test_out_of_memory(cli, tiny, monkeypatch):
         ("tqdm", "tqdm", "train"),
         ("matplotlib", "matplotlib", "train --plot loss.png"),
         ("skl2onnx", "skl2onnx", "train --model model.onnx"),
-        ("distributed", "dask distributed", "train --solver sdca --workers 2"),
-        ("dask", "dask distributed", "train --solver sdca --dask tcp://here:1"),
-        ("fsspec", "fsspec", "train s3://bucket/day --solver sdca"),
+        ("distributed", "dask distributed", "train --workers 2"),
+        ("dask", "dask distributed", "train --dask tcp://here:1"),
+        ("fsspec", "fsspec", "train s3://bucket/day"),
         ("pandas", "pandas pyarrow", "train data.csv --label y"),
     ],
 )
@@ -290,7 +255,7 @@ def test_light_commands_load_nothing_but_numpy():
     code = f"""
 import sys
 from tfopt.cli import main
-for arguments in (["--help"], ["train", "--help"], ["info"], ["info", "adam"]):
+for arguments in (["--help"], ["train", "--help"], ["cv", "--help"], ["info"]):
     assert main(arguments) == 0
     print([name for name in {EXTRA!r} if name in sys.modules])
 """
@@ -306,7 +271,7 @@ def test_a_missing_module_of_our_own_is_a_bug_and_shown_as_one(tiny, monkeypatch
 
 def test_info(cli):
     result = cli("info", "--json").json()
-    assert result == {"schema": 1, **versions()}
+    assert result == {"schema": 2, **versions()}
     assert result["tfopt"] == tfopt.__version__
     assert result["numpy"] == np.__version__
     assert result["optional"]["scikit-learn"] == importlib.metadata.version("scikit-learn")

@@ -107,17 +107,6 @@ class Data:
         columns = dataclasses.replace(self.columns, classes=classes)
         return dataclasses.replace(self, labels=new[self.labels.astype(np.intp)], columns=columns)
 
-    def take(self, rows: np.ndarray) -> Data:
-        """Return some of the rows, given their numbers."""
-        weights = None if self.weights is None else self.weights[rows]
-        return dataclasses.replace(
-            self,
-            features=self.features[rows],
-            labels=self.labels[rows],
-            lines=self.lines[rows],
-            weights=weights,
-        )
-
     def fingerprint(self) -> str:
         """Return a hash of the data, without the file's name and line numbers."""
         features = self.features
@@ -134,9 +123,7 @@ class Data:
         return self.file.error(int(self.lines[row]), message, token or None)
 
 
-def find_classes(
-    name: str, labels: np.ndarray, loss: str, at_most: int | None = None
-) -> tuple[float, ...]:
+def find_classes(name: str, labels: np.ndarray, loss: str) -> tuple[float, ...]:
     """Return the classes of training data: the distinct labels, sorted, two or more.
 
     The first of two is the negative class. `name` and `loss` are for the message.
@@ -148,12 +135,10 @@ def find_classes(
             f"{name}: the label {label:.17g} is beyond 2^53, where numbers fall together: number "
             "the classes from 0, or name them in a table"
         )
-    if labels.size < 2 or (at_most and labels.size > at_most):
-        shown = ", ".join([f"{label:g}" for label in labels[:5]] + ["..."] * (labels.size > 5))
+    if labels.size < 2:
         raise CommandError(
-            f"{name}: {loss} loss needs two classes{'' if at_most else ' or more'}, "
-            f"the labels have {labels.size}: {shown}"
-            f"{' (--solver sdca takes more)' if labels.size > 2 else ''}"
+            f"{name}: {loss} loss needs two classes or more, the labels have {labels.size}: "
+            + ", ".join(f"{label:g}" for label in labels)
         )
     return tuple(labels.tolist())
 

@@ -24,7 +24,7 @@ from tfopt.errors import FileFormatError
 from tfopt.printable import printable
 
 #: The version of the JSON that commands print: it grows when a key changes its meaning or goes.
-SCHEMA = 1
+SCHEMA = 2
 
 
 class CommandError(Exception):
@@ -69,7 +69,7 @@ def finite(value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """A file, or a part of one.
+    """A file of data.
 
     Attributes
     ----------
@@ -77,64 +77,25 @@ class File:
         A path or URL; of a file in a folder an absolute one, which is the same for every process.
     name : str
         The name in messages: relative to the folder as the user named it.
-    start, stop : int
-        The part from one byte to another (of Parquet: from one row group); stop 0: the whole file.
-    n_before : int or None
-        The lines before the part; None: they are counted when an error needs them.
     """
 
     path: str
     name: str
-    start: int = 0
-    stop: int = 0
-    n_before: int | None = 0
-
-    @property
-    def is_whole(self) -> bool:
-        return not self.stop
 
     @contextlib.contextmanager
-    def opened(self, header: bytes = b"") -> Iterator[str | BinaryIO]:
-        """Yield what `tfopt.io` reads: a path, an open URL, or the bytes of a part."""
+    def opened(self) -> Iterator[str | BinaryIO]:
+        """Yield what `tfopt.io` reads: a path, or an open URL."""
         if _is_url(self.path):
             with open_url(self.path) as stream:
                 yield stream
-        elif self.is_whole:
-            yield self.path
         else:
-            with open(self.path, "rb", buffering=0) as stream:
-                stream.seek(self.start)
-                part = io.BufferedReader(_Part(stream, self.stop))
-                yield io.BytesIO(header + part.read()) if header else part
+            yield self.path
 
     def error(
         self, line: int, message: str, token: str | None = None, column: int | None = None
     ) -> CommandError:
-        """Return ``name:line:column: message 'token'``; the line is counted from 1 in the part."""
-        line += self._lines_before()
+        """Return ``name:line:column: message 'token'``; the line is counted from 1."""
         return CommandError(str(FileFormatError(self.name, message, line, column, token)))
-
-    def _lines_before(self) -> int:
-        if self.n_before is not None:
-            return self.n_before
-        count, left = 0, self.start
-        with open(self.path, "rb") as stream:
-            while piece := stream.read(min(left, 2**20)):
-                count, left = count + piece.count(b"\n"), left - len(piece)
-        return count
-
-
-class _Part(io.RawIOBase):
-    """The bytes of an open file up to one."""
-
-    def __init__(self, file: io.FileIO, stop: int) -> None:
-        self._file, self._stop = file, stop
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        return self._file.readinto(memoryview(buffer)[: self._stop - self._file.tell()])
 
 
 def file_of(path: str) -> File:

@@ -6,27 +6,14 @@ import argparse
 from collections.abc import Callable
 from typing import TypeAlias
 
-from tfopt.cli.converters import count, non_negative, number, positive, share, size
-from tfopt.cli.optimizers import (
-    AUTO,
-    CONSTANT,
-    OPTIMIZERS,
-    SCHEDULES,
-    default_learning_rate,
-    name_of,
-    setting,
-)
+from tfopt.cli.converters import count, non_negative, number, positive, share
 from tfopt.cli.settings import (
     A9A,
     BLOCKS,
-    CHECKPOINTS,
-    LOSSES,
     MODELS,
     PICTURES,
     SDCA_LOSSES,
-    SOLVERS,
     SdcaSettings,
-    Settings,
 )
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -47,7 +34,7 @@ DEFAULT = "default: %(default)s"
 def add_loss(command: argparse.ArgumentParser) -> None:
     """Add the loss and its parameters."""
     add = command.add_argument
-    add("--loss", choices=SDCA_LOSSES, default=Settings.loss, help=DEFAULT)
+    add("--loss", choices=SDCA_LOSSES, default=SdcaSettings.loss, help=DEFAULT)
     add(
         "--epsilon",
         metavar="X",
@@ -97,7 +84,7 @@ def add_seed(parser: argparse.ArgumentParser) -> None:
         "--seed",
         metavar="N",
         type=count(0),
-        default=Settings.seed,
+        default=SdcaSettings.seed,
         help="of the order of the rows; the same seed gives the same result, byte for byte, "
         f"for any number of threads ({DEFAULT})",
     )
@@ -130,21 +117,20 @@ def add_train(commands: Commands, add_command: AddCommand) -> None:
         "tfopt.cli.train:run",
         "train a model and score it",
         f"""\
-Train a linear model by mini-batches and score it. Without arguments: on the a9a data
-that come with tfopt, with their official test split.
+Fit a linear model and score it. Without arguments: on the a9a data that come with tfopt,
+with their official test split.
 
 {DATA_FORMAT}
 
-The mean of a loss over the rows, plus l2/2 times the sum of the squared weights, is made
-small. The bias is not penalised. With margin = weights·x + bias:
-  logistic  log(1 + exp(margin)) - y·margin, y = 1 for the larger of the two labels, else 0
-  squared   (margin - label)² / 2
-With --solver sdca it is made as small as it can be, up to --tol, and the gap is printed that bounds
-how far it is from the minimum: dual coordinate ascent, and Newton's method where that is faster.
-Then there are these losses, too:
+The mean of a loss over the rows, plus l2/2 times the sum of the squared weights and l1 times that
+of the absolute ones, is made as small as it can be, up to --tol; the gap is printed that bounds how
+far it is from the minimum. The bias is not penalised. With margin = weights·x + bias the losses
+are:
+  logistic      log(1 + exp(margin)) - y·margin, y = 1 for the larger of two labels, else 0
   hinge         max(0, 1 - margin) for the larger label, max(0, 1 + margin) for the other
   smooth_hinge  the same with a rounded corner
   squared_hinge the square of the hinge
+  squared       (margin - label)² / 2
   poisson       exp(margin) - label·margin
   gamma         label·exp(-margin) + margin, for positive labels
   huber         (margin - label)² / 2, and linear beyond a distance of --epsilon
@@ -154,7 +140,7 @@ Then there are these losses, too:
   squared_epsilon_insensitive
                 the square of that
 More than two classes are separated one from the rest, with weights and a bias for each.
-With --solver sdca DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file
+DATA may be a folder, or its URL as fsspec has them (s3://bucket/day): each file
 is a block, which on a cluster is read by the worker that is to hold it. Hidden files (.* and _*)
 are left out.
 Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, MAE and R2
@@ -166,7 +152,7 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
         metavar="DATA",
         nargs="?",
         default=A9A,
-        help="training data; sdca: or a folder of them (default: the bundled a9a)",
+        help="training data, or a folder of them (default: the bundled a9a)",
     )
     add(
         "--test",
@@ -175,38 +161,30 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
         "(default: a9a's test split without DATA, else none)",
     )
     add_reading(train)
-    add(
-        "--solver",
-        choices=SOLVERS,
-        default="optimizer",
-        help=f"mini-batch steps of an optimizer, or the minimum ({DEFAULT})",
-    )
+    add("--solver", choices=("sdca",), default="sdca", help=argparse.SUPPRESS)
     add_loss(train)
     add(
         "--l1",
         metavar="X",
         type=non_negative,
-        help="penalty on the absolute weights, which makes some of them 0, of --solver sdca and of "
-        "ftrl, whose l1_regularization_strength it is (default: 0)",
+        default=SdcaSettings.l1,
+        help=f"penalty on the absolute weights, which makes some of them 0 ({DEFAULT})",
     )
     add(
         "--l2",
         metavar="X",
-        type=non_negative,
-        help="penalty on the squared weights; joins the gradient for every optimizer, ftrl "
-        f"included, whose own l2 would fade as steps add up (default: {Settings.l2}; sdca: "
-        "1 / rows, which is liblinear's C = 1)",
+        type=positive,
+        help="penalty on the squared weights (default: 1 / rows, which is liblinear's C = 1)",
     )
     add(
         "--epochs",
         metavar="N",
         type=count(1),
-        help=f"passes over the training data (default: {Settings.epochs}; sdca: at most "
-        f"{SdcaSettings.epochs})",
+        default=SdcaSettings.epochs,
+        help=f"the most iterations ({DEFAULT})",
     )
     add_seed(train)
-    _add_steps(train.add_argument_group("--solver optimizer"))
-    _add_sdca(train.add_argument_group("--solver sdca"))
+    _add_fit(train.add_argument_group("fit"))
     add(
         "--model",
         metavar="OUT",
@@ -218,16 +196,14 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
         "--checkpoint-every",
         metavar="N",
         type=count(1),
-        help="save the run after every N steps (sdca, on a cluster: epochs), so that --resume can "
-        "go on from there (default: never)",
+        help="on a cluster: save the run after every N epochs, so that --resume can go on from "
+        "there (default: never)",
     )
     add(
         "--checkpoint",
-        metavar="FILE",
-        help=f"where: a name that ends in {' or '.join(CHECKPOINTS)}; on a cluster a folder that "
-        "its workers can write to, or a URL. An interrupt saves the run there, too; a run that is "
-        "done removes it (default: the model's name with .checkpoint.npz, or .checkpoint on a "
-        "cluster, if --checkpoint-every or --resume is there)",
+        metavar="FOLDER",
+        help="where: a folder that all workers can write to, or a URL; a run that is done removes "
+        "it (default: the model's name with .checkpoint)",
     )
     add(
         "--resume",
@@ -238,94 +214,12 @@ Scores: accuracy, log-loss and AUC (classification; no AUC of a folder); RMSE, M
     add(
         "--plot",
         metavar="PICTURE",
-        help="draw the loss after each epoch, or, of sdca, the gap after each iteration "
-        f"({', '.join(PICTURES)}; default: no picture)",
+        help=f"draw the gap after each iteration ({', '.join(PICTURES)}; default: no picture)",
     )
     add_output(train, "scores, settings, history, versions")
 
 
-def _add_steps(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add(
-        "--optimizer",
-        metavar="NAME",
-        type=name_of(OPTIMIZERS),
-        choices=OPTIMIZERS,
-        help=f"{', '.join(OPTIMIZERS)} (default: {Settings.optimizer})",
-    )
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        type=setting,
-        action="append",
-        help="an argument of the optimizer's constructor, as beta_1=0.8 or clipnorm=1; may be "
-        "repeated. `tfopt info NAME` lists those of an optimizer (default: the optimizer's)",
-    )
-    rates = "; ".join(
-        f"{loss}: " + ", ".join(f"{o} {default_learning_rate(o, loss):g}" for o in OPTIMIZERS)
-        for loss in LOSSES
-    )
-    add("--learning-rate", metavar="X", type=positive, help=f"step size (default: {rates})")
-    add(
-        "--schedule",
-        metavar="NAME",
-        type=name_of({AUTO: str, CONSTANT: str, **SCHEDULES}),
-        choices=(AUTO, CONSTANT, *SCHEDULES),
-        help="how the learning rate changes. auto: linearly to 0 over the epochs, but with decay "
-        "or ftrl not at all, for they lower it themselves; constant: not at all; by the step, from "
-        f"--learning-rate on: {', '.join(SCHEDULES)} (default: {AUTO})",
-    )
-    add(
-        "--schedule-set",
-        metavar="NAME=VALUE",
-        type=setting,
-        action="append",
-        help="an argument of the schedule's constructor, as decay_steps=1280 (default: the "
-        "schedule's)",
-    )
-    add(
-        "--warmup-steps",
-        metavar="N",
-        type=count(1),
-        help="a linear warm-up before the schedule (default: no warm-up)",
-    )
-    add(
-        "--warmup-initial-learning-rate",
-        metavar="X",
-        type=non_negative,
-        help="where the warm-up begins (default: 0)",
-    )
-    add(
-        "--batch-size",
-        metavar="N",
-        type=count(1),
-        help=f"rows per step (default: {Settings.batch_size})",
-    )
-    add(
-        "--holdout",
-        metavar="N",
-        type=count(2),
-        help="keep every N-th row of DATA for validation (default: none)",
-    )
-    add("--valid", metavar="FILE", help="validation data (default: none)")
-    add(
-        "--chunk-size",
-        metavar="SIZE",
-        type=size,
-        help="read DATA again in each epoch, about so many bytes at a time (256MB, say), instead "
-        "of keeping them in memory: parts in random order, the rows of each shuffled (default: all "
-        "in memory)",
-    )
-    add(
-        "--patience",
-        metavar="N",
-        type=count(1),
-        help="end after N epochs without a smaller validation loss, and keep the weights of the "
-        "best epoch (default: all epochs, and the last weights)",
-    )
-
-
-def _add_sdca(group: argparse._ArgumentGroup) -> None:
+def _add_fit(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--bias",
@@ -338,7 +232,8 @@ def _add_sdca(group: argparse._ArgumentGroup) -> None:
         "--tol",
         metavar="X",
         type=positive,
-        help=f"how far above the minimum is near enough, as a share (default: {SdcaSettings.tol})",
+        default=SdcaSettings.tol,
+        help=f"relative duality gap to stop at ({DEFAULT})",
     )
     where = group.add_mutually_exclusive_group()
     where.add_argument(

@@ -49,10 +49,6 @@ class ModelLoss:
         rows = self._loss.value(margins, y)
         return float(np.mean(rows) if weights is None else np.average(rows, weights=weights))
 
-    def derivative(self, margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Return d loss / d margin of each row: of the logistic or the squared loss."""
-        return np.asarray(self._loss.inverse_link(margins) - targets)
-
     def predict(self, margins: np.ndarray) -> np.ndarray:
         """Return the prediction for each row: a probability, a margin or a value.
 

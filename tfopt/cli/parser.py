@@ -21,13 +21,24 @@ from tfopt.cli.flags import (
     add_seed,
     add_train,
 )
-from tfopt.cli.optimizers import OPTIMIZERS, SCHEDULES, name_of
 from tfopt.cli.settings import FINISH, SdcaSettings
 
 _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped before
 the minimum was reached up to --tol, 130 interrupted, 141 the reader of the output went away. Output
 files are whole or absent."""
+
+
+#: The flags of training by the steps of an optimizer.
+_STEPS = {
+    *("--optimizer", "--set", "--learning-rate", "--schedule", "--schedule-set", "--batch-size"),
+    *("--warmup-steps", "--warmup-initial-learning-rate", "--holdout", "--valid", "--patience"),
+    "--chunk-size",
+}
+STEPS_ARE_AN_EXAMPLE = (
+    "training by the steps of an optimizer is an example of Python now: docs/training_loops.md, "
+    "docs/examples/linear_steps.py"
+)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -45,7 +56,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """
     parser: argparse.ArgumentParser = _Parser(
         prog="tfopt",
-        description="Train linear models with TensorFlow's optimizers, without TensorFlow.",
+        description="Train linear models, and apply them.",
         epilog=_EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -83,6 +94,8 @@ def _refuse_unknown(command: argparse.ArgumentParser, unknown: list[str]) -> NoR
     """Refuse arguments that a command does not have; name the flag that may be meant."""
     flags = [name for action in command._actions for name in action.option_strings]
     first = unknown[0].partition("=")[0]
+    if first in _STEPS:
+        command.error(f"{first}: {STEPS_ARE_AN_EXAMPLE}")
     initials = {f"--{''.join(part[:1] for part in f[2:].split('-'))}": f for f in flags}
     meant = [initials[first]] if first in initials else difflib.get_close_matches(first, flags, 1)
     hint = f"; did you mean {meant[0]}?" if first.startswith("-") and meant else ""
@@ -136,7 +149,7 @@ def _add_cv(commands: Commands) -> None:
         "choose the penalty by cross-validation",
         f"""\
 Fit every penalty of a list on all folds of the data but one, and score it on that one, for each
-fold in turn. All fits are certified up to --tol (--solver sdca of tfopt train), and each begins
+fold in turn. All fits are certified up to --tol (as in tfopt train), and each begins
 where the one with the next larger penalty ended. The table has the mean over the folds of the loss,
 its standard error, and the scores; the best has the smallest loss.
 
@@ -169,7 +182,7 @@ its standard error, and the scores; the best has the smallest loss.
         "--model",
         metavar="OUT",
         help="fit the best penalty on all rows, and write the model file that tfopt train "
-        "--solver sdca would write (default: none)",
+        "would write (default: none)",
     )
     add_output(cv, "the table, the best, settings, versions")
 
@@ -217,19 +230,9 @@ def _add_info(commands: Commands) -> None:
     info = _add_command(
         commands,
         "info",
-        "tfopt.cli.optimizers:info",
+        "tfopt.cli.info:run",
         "show versions and the state of the kernels",
-        "Show versions, the instruction set in use, threads, OpenMP and CUDA; with a NAME, what\n"
-        "--set takes for an optimizer, or --schedule-set for a schedule, and the defaults.",
-    )
-    names = {**OPTIMIZERS, **SCHEDULES}
-    info.add_argument(
-        "name",
-        metavar="NAME",
-        nargs="?",
-        type=name_of(names),
-        choices=[None, *names],
-        help=f"{', '.join(names)} (default: none)",
+        "Show versions, the instruction set in use, threads, OpenMP and CUDA.",
     )
     info.add_argument("--json", action="store_true", help="print a JSON object (default: off)")
 

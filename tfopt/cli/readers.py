@@ -1,11 +1,9 @@
-"""Files of labelled rows, LIBSVM's and tables: read as a whole, in blocks, or cut into parts."""
+"""Files of labelled rows, LIBSVM's and tables: read as a whole, or in blocks."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import io as streams
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,13 +12,11 @@ from tfopt import io
 from tfopt.cli.data import Data, Layout
 from tfopt.cli.files import CommandError, File, file_of, files_in, is_folder
 from tfopt.cli.read_options import ReadOptions
-from tfopt.cli.rows import Executor, RereadingExecutor, Rows, Summary
+from tfopt.cli.rows import Executor, Rows, Summary
 from tfopt.errors import FileFormatError
-from tfopt.io.libsvm import MAX_LINE, Survey, survey_libsvm
-from tfopt.io.streams import open_binary
 from tfopt.linear_model.stored_model import Columns
 
-__all__ = ["cut", "read_blocks", "read_data", "read_rows", "rows_of"]
+__all__ = ["read_blocks", "read_data", "read_rows", "rows_of"]
 
 #: Weights are kept for every index up to the largest, 8 bytes each: a typing error in one index
 #: must not claim all memory. The widest set on the LIBSVM page has 54.7 million features.
@@ -28,7 +24,7 @@ MAX_INDEX = 2**27
 
 
 def read_data(file: str | File, options: ReadOptions, like: Layout | None = None) -> Data:
-    """Read a file, or a part of one, into memory: plain or compressed.
+    """Read a file into memory: plain or compressed.
 
     Parameters
     ----------
@@ -41,7 +37,7 @@ def read_data(file: str | File, options: ReadOptions, like: Layout | None = None
     Returns
     -------
     Data
-        At least one row, unless it is a part; all numbers finite; indices ascending within a row.
+        At least one row; all numbers finite; indices ascending within a row.
 
     Raises
     ------
@@ -66,7 +62,7 @@ def read_data(file: str | File, options: ReadOptions, like: Layout | None = None
                 on_bad_line=options.on_bad_line,
             )
         data = Data(read.X, read.y, read.zero_based, read.lines, file, read.n_skipped)
-    if not data.labels.size and file.is_whole:
+    if not data.labels.size:
         raise CommandError(f"{file.name}: no data rows")
     return data
 
@@ -100,47 +96,8 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
             yield Data(read.X, read.y, zero_based, read.lines, file, read.n_skipped)
 
 
-def _survey_of(file: File, options: ReadOptions, like: Layout | None) -> Survey | None:
-    """Return what `read_data` would find, without reading values; None if it must be read.
-
-    A malformed value is an error when the rows are read.
-    """
-    if options.format_of(file.path) != "libsvm" or options.on_bad_line == "skip":
-        return None
-    zero_based = options.zero_based if like is None else like.zero_based
-    with _errors_of(file), file.opened() as source:
-        return survey_libsvm(source, zero_based=zero_based, max_index=MAX_INDEX)
-
-
-def cut(path: str, options: ReadOptions, size: int) -> list[File]:
-    """Cut a local file into parts of about `size` bytes, each of whole rows."""
-    whole = file_of(path)
-    refusal = f"{whole.name}: --chunk-size needs an uncompressed file of this machine"
-    if path == "-" or "://" in path:
-        raise CommandError(refusal)
-    if options.format_of(path) != "libsvm":
-        from tfopt.cli.tables import cut_table  # loaded if needed only
-
-        return cut_table(whole, options, size)
-    ends = [0]
-    with _errors_of(whole), open_binary(path) as stream:
-        if not isinstance(stream, streams.BufferedReader):
-            raise CommandError(refusal)
-        length = stream.seek(0, streams.SEEK_END)
-        while ends[-1] < length:
-            stream.seek(min(ends[-1] + size, length) - 1)
-            stream.readline(MAX_LINE + 1)  # the reader refuses a longer one
-            ends.append(stream.tell())
-    if not length:
-        raise CommandError(f"{path}: no data rows")
-    return [
-        dataclasses.replace(whole, start=start, stop=stop, n_before=None if start else 0)
-        for start, stop in itertools.pairwise(ends)
-    ]
-
-
 @contextlib.contextmanager
-def _errors_of(file: File, options: ReadOptions | None = None) -> Iterator[None]:
+def _errors_of(file: File, options: ReadOptions) -> Iterator[None]:
     """Convert errors of a file to one line."""
     try:
         yield
@@ -148,7 +105,7 @@ def _errors_of(file: File, options: ReadOptions | None = None) -> Iterator[None]
         if error.line is not None:
             message = error.message
             is_label = "label" in message and error.line == 1
-            if is_label and options is not None and options.format == "auto":
+            if is_label and options.format == "auto":
                 message += " (a table needs --format csv, or a name that ends in .csv)"
             raise file.error(error.line, message, error.token, error.column) from error
         raise CommandError(f"{file.name}: {error.message}") from error
@@ -163,11 +120,7 @@ def _errors_of(file: File, options: ReadOptions | None = None) -> Iterator[None]
 
 
 def read_rows(
-    path: str,
-    options: ReadOptions,
-    executor: Executor,
-    like: Layout | None = None,
-    chunk_size: int | None = None,
+    path: str, options: ReadOptions, executor: Executor, like: Layout | None = None
 ) -> Rows:
     """Read a file in this process, or the files of a folder by an executor.
 
@@ -176,18 +129,12 @@ def read_rows(
     path, options, like
         See `read_data`.
     executor : Executor
-    chunk_size : int, optional
-        Read a file in parts of about so many bytes, whenever they are used.
 
     Raises
     ------
     CommandError
         If there is no file, or one is refused.
     """
-    if chunk_size is not None:
-        return _rows_in_parts(
-            path, cut(path, options, chunk_size), options, RereadingExecutor(), like
-        )
     if is_folder(path):
         return _rows_in_parts(path, files_in(path), options, executor, like)
     return rows_of(read_data(path, options, like))
@@ -206,16 +153,9 @@ def _rows_in_parts(
 ) -> Rows:
     how = options, like
     loaded = executor.persist(_read, files, how)
-    if isinstance(executor, RereadingExecutor):
-        calls = executor.map(_survey, files, shared=(how,))
-    else:
-        calls = executor.map(_distinct, loaded, shared=(options.has_classes,))
+    calls = executor.map(_distinct, loaded, shared=(options.has_classes,))
     summaries = executor.gather(calls)
-    full = [k for k, summary in enumerate(summaries) if summary.n_rows]  # others say nothing
-    if not full:
-        raise CommandError(f"{path}: no data rows")
     n_skipped = sum(summary.n_skipped for summary in summaries)
-    files, loaded, summaries = ([column[k] for k in full] for column in (files, loaded, summaries))
     columns, labels = _common_columns(files, summaries)
     base = options.zero_based if like is None else like.zero_based
     if base == "auto":  # files without features do not matter
@@ -259,8 +199,7 @@ def _names(columns: Columns | None) -> Columns | None:
 
 def _read(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, Summary]:
     data = read_data(file, *how)
-    # parts are read too often for a hash of all that is in them
-    return data, _summary_of(data, data.fingerprint() if file.is_whole else "")
+    return data, _summary_of(data, data.fingerprint())
 
 
 def _summary_of(data: Data, fingerprint: str = "") -> Summary:
@@ -278,26 +217,6 @@ def _summary_of(data: Data, fingerprint: str = "") -> Summary:
         columns=data.columns,
         labels=data.labels,
         fingerprint=fingerprint,
-    )
-
-
-def _survey(file: File, how: tuple[ReadOptions, Layout | None]) -> Summary:
-    """Return the summary of a part that is to be read whenever it is used, with distinct labels."""
-    options, like = how
-    known = _survey_of(file, options, like)
-    if known is None:
-        return _distinct(_read(file, how), options.has_classes)
-    return Summary(
-        n_rows=known.labels.size,
-        n_features=known.n_features,
-        n_values=known.n_values,
-        zero_based=known.zero_based,
-        total_weight=float(known.labels.size),
-        is_weighted=False,
-        label_sum=float(known.labels.sum()),
-        n_skipped=0,
-        columns=None,
-        labels=_classes_of(known.labels, options.has_classes),
     )
 
 
@@ -319,7 +238,7 @@ def _align(
 ) -> Data:
     """Return a block with the common width, base and classes.
 
-    A file that has changed is refused: it is read again if a worker is lost, or in each epoch.
+    A file that has changed is refused: it is read again if a worker is lost.
     """
     data, summary = loaded
     if summary != first_summary:

@@ -8,7 +8,6 @@ import io
 import math
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -58,7 +57,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """The certificate of `--solver sdca`: the minimum is between objective - gap and objective.
+    """The certificate of a fit: the minimum is between objective - gap and objective.
 
     Attributes
     ----------
@@ -126,48 +125,38 @@ class Result:
     Attributes
     ----------
     model : StoredModel
-    history : dict
-        "train", perhaps "valid" and "test": the mean loss after each epoch.
+    losses : dict
+        "train", and perhaps "test": the mean loss.
     scores : dict
         By the same names: see `tfopt.cli.metrics.score`; of a folder, without AUC.
     parts : dict of Rows
         By the same names.
     seconds : float
         Spent in training.
-    certificate : Certificate or None
-        Of ``--solver sdca``; then `history` has the last loss alone.
+    certificate : Certificate
     gaps : list of list of (int, float)
-        Of ``--solver sdca``: for each class the iterations that were certified, with the relative
-        gaps.
-    best_epoch : int or None
-        With ``--patience``: whose weights are the model's.
+        For each class the iterations that were certified, with the relative gaps.
     """
 
     model: StoredModel
-    history: dict[str, list[float]]
+    losses: dict[str, float]
     scores: dict[str, dict[str, float | None]]
     parts: dict[str, Rows]
     seconds: float
-    certificate: Certificate | None = None
-    gaps: list[list[tuple[int, float]]] = dataclasses.field(default_factory=list)
-    best_epoch: int | None = None
+    certificate: Certificate
+    gaps: list[list[tuple[int, float]]]
 
     @property
     def rows_per_second(self) -> float:
         """Rows trained on per second, each counted once per epoch (of each class, if several)."""
-        epochs = self.certificate.iterations if self.certificate else len(self.history["train"])
-        return self.parts["train"].n_rows * epochs / self.seconds
+        return self.parts["train"].n_rows * self.certificate.iterations / self.seconds
 
 
 def print_text(result: Result, path: str) -> None:
     """Print the scores, the speed and where the model is, for people."""
     for part, scores in result.scores.items():
         echo(f"{part:<5}  {score_line(scores)}")
-    if result.certificate:
-        echo(f"gap    {result.certificate.line()}")
-    if result.best_epoch is not None:
-        done = len(result.history["train"])
-        echo(f"best   epoch {result.best_epoch} of {done}, whose weights are the model's")
+    echo(f"gap    {result.certificate.line()}")
     echo(f"speed  {result.rows_per_second:,.0f} rows/s ({result.seconds:.2f} s in training)")
     echo(f"model  {path}")
 
@@ -175,7 +164,7 @@ def print_text(result: Result, path: str) -> None:
 def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]:
     """Return everything that `print_text` tells and what it came from."""
     model = result.model
-    facts = {
+    return {
         "command": "train",
         "data": arguments.data,
         "test_data": arguments.test,
@@ -190,17 +179,13 @@ def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]
         "classes": model.labels,
         "zero_based": model.zero_based,
         "scores": {part: _with_auc(scores, model) for part, scores in result.scores.items()},
-        "loss_per_epoch": result.history,
+        "losses": result.losses,
         "rows_per_second": result.rows_per_second,
         "seconds": result.seconds,
+        "certificate": result.certificate.as_dict(),
+        "gap_per_iteration": result.gaps,
         "versions": versions(),
     }
-    if result.certificate:
-        facts["certificate"] = result.certificate.as_dict()
-        facts["gap_per_iteration"] = result.gaps
-    if result.best_epoch is not None:
-        facts["best_epoch"] = result.best_epoch
-    return facts
 
 
 def note_bad_lines(name: str, count: int, quiet: bool) -> None:
@@ -236,31 +221,20 @@ def _with_auc(scores: dict[str, float | None], model: StoredModel) -> dict[str, 
 
 
 def save_plot(path: str, title: str, result: Result) -> None:
-    """Draw the losses after each epoch, or the gap after each iteration.
-
-    The suffix of the path determines the format.
-    """
+    """Draw the gap after each iteration; the suffix of the path determines the format."""
     # without pyplot, which would look for a display
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     certificate = result.certificate
-    names = ("iteration", "relative gap") if certificate else ("epoch", "mean loss")
-    axes = figure.add_subplot(xlabel=names[0], ylabel=names[1], title=title)
+    axes = figure.add_subplot(xlabel="iteration", ylabel="relative gap", title=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    lines: dict[str, tuple[Sequence[float], ...]]
-    if certificate:
-        labels = [f"{label}" for label in certificate.classes] or [""]
-        gaps = zip(labels, result.gaps, strict=True)
-        lines = {label: tuple(zip(*points, strict=True)) or ((), ()) for label, points in gaps}
-        axes.set_yscale("log")
-        axes.axhline(certificate.tol, color="0.5", linestyle=":", label="tol")
-    else:
-        lines = {
-            part: (range(1, len(losses) + 1), losses) for part, losses in result.history.items()
-        }
-    for label, (x, y) in lines.items():
+    axes.set_yscale("log")
+    axes.axhline(certificate.tol, color="0.5", linestyle=":", label="tol")
+    labels = [f"{label}" for label in certificate.classes] or [""]
+    for label, points in zip(labels, result.gaps, strict=True):
+        x, y = zip(*points, strict=True) if points else ((), ())
         axes.plot(x, y, marker=".", label=label)
     axes.grid(alpha=0.3)
     axes.legend()

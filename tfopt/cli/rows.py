@@ -1,7 +1,6 @@
-"""Labelled rows in blocks: of one file, of the files of a folder, or of the parts of a large file.
+"""Labelled rows in blocks: of one file, or of the files of a folder.
 
-The blocks are where an executor has them: in this process, on a cluster, or still in the file,
-from which they are then read whenever they are used: see readers.py.
+The blocks are where an executor has them: in this process, or on a cluster.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from scipy import sparse
 
 from tfopt import linear_model
 from tfopt.cli.data import Data, Layout, targets
-from tfopt.cli.files import CommandError
 from tfopt.cli.metrics import (
     ModelLoss,
     margins,
@@ -27,7 +25,6 @@ from tfopt.cli.metrics import (
     score_sums,
 )
 from tfopt.cli.settings import SdcaSettings
-from tfopt.core.worker_threads import WorkerThreads
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
 
@@ -86,31 +83,6 @@ class Executor:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Call:
-    """A call whose result is made whenever it is needed, and not kept."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-
-    def result(self) -> Any:
-        values = (a.result() if isinstance(a, _Call) else a for a in self.arguments)
-        return self.function(*values)
-
-
-class RereadingExecutor(Executor):
-    """Blocks that are read from their file whenever they are used, one while another is used."""
-
-    def map(
-        self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
-    ) -> list[Any]:
-        return [_Call(function, (*row, *shared)) for row in zip(*columns, strict=True)]
-
-    def gather(self, values: list[Any]) -> list[Any]:
-        with WorkerThreads(2) as threads:
-            return threads.map(_Call.result, values)
-
-
-@dataclasses.dataclass(frozen=True)
 class Summary:
     """What is known of a block without its rows; `labels` are all, or the distinct ones."""
 
@@ -149,7 +121,7 @@ class Rows:
     n_skipped : int
         Malformed lines that were left out.
     in_parts : bool
-        Whether the rows need never be in one place: those of a folder, or of a file in parts.
+        Whether the rows need never be in one place: those of a folder.
     """
 
     name: str
@@ -181,35 +153,6 @@ class Rows:
     def layout(self) -> Layout:
         return Layout(self.zero_based, self.columns)
 
-    def with_width(self, n_features: int) -> Rows:
-        """Return the same rows with `n_features` columns."""
-        blocks = self.executor.map(Data.with_width, self.blocks, shared=(n_features,))
-        return dataclasses.replace(self, blocks=blocks, n_features=n_features)
-
-    def read(self, order: Sequence[int]) -> Iterator[Data]:
-        """Yield blocks in an order, while the next one is being read.
-
-        If one is malformed, the error is of the first one in the file.
-        """
-        try:
-            yield from self._read(order)
-        except CommandError:
-            for number in range(len(self.blocks)):
-                self.executor.gather([self.blocks[number]])
-            raise
-
-    def _read(self, order: Sequence[int]) -> Iterator[Data]:
-        if len(order) < 2:
-            yield from self.executor.gather([self.blocks[number] for number in order])
-            return
-        with WorkerThreads(1) as reader:
-            following = reader.submit(self.executor.gather, [self.blocks[order[0]]])
-            for number in [*order[1:], None]:
-                (data,) = following.result()
-                if number is not None:
-                    following = reader.submit(self.executor.gather, [self.blocks[number]])
-                yield data
-
     def fingerprint(self) -> str:
         """Return a hash of the data, without names and line numbers."""
         parts = self.executor.gather(self.executor.map(Data.fingerprint, self.blocks))
@@ -238,12 +181,6 @@ class Rows:
             return None
         of_each, more = divmod(self.n_rows, n_blocks)
         return [of_each + (k < more) for k in range(min(n_blocks, self.n_rows))]
-
-    def mean_loss(self, model: StoredModel) -> float:
-        """Return the mean loss of a model on rows that are in memory; without the scores."""
-        (data,) = self.blocks
-        loss, values, y_true = _margins_and_targets(data, model)
-        return loss.mean(values, y_true, data.weights)
 
     def evaluate(self, model: StoredModel) -> tuple[float, dict[str, float | None]]:
         """Return the mean loss and the scores of a model; without AUC for rows in parts.

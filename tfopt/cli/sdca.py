@@ -1,4 +1,4 @@
-"""Fits with a certified duality gap: `tfopt train --solver sdca`, anywhere, and `tfopt cv`."""
+"""Fits with a certified duality gap, anywhere, and `tfopt cv`."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quie
             raise CommandError(f"the {part} loss is not finite: scale the features or raise --l2")
     return Result(
         model,
-        {part: [loss] for part, (loss, _) in measured.items()},
+        {part: loss for part, (loss, _) in measured.items()},
         {part: scores for part, (_, scores) in measured.items()},
         parts,
         seconds,

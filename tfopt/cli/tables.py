@@ -25,7 +25,7 @@ from tfopt.cli.read_options import ReadOptions
 from tfopt.io.streams import is_damage, open_binary
 from tfopt.linear_model.stored_model import Columns
 
-__all__ = ["cut_table", "iter_table", "read_table"]
+__all__ = ["iter_table", "read_table"]
 
 #: Rows of a block.
 BLOCK = 2**16
@@ -42,50 +42,6 @@ def read_table(file: File, options: ReadOptions, like: Columns | None) -> Data:
 def iter_table(file: File, options: ReadOptions, columns: Columns) -> Iterator[Data]:
     """Read a table block by block; the column of labels may be absent."""
     return _blocks(file, options, columns, BLOCK, False)
-
-
-def cut_table(whole: File, options: ReadOptions, size: int) -> list[File]:
-    """Cut a local table into parts of about `size` bytes, each of whole rows."""
-    is_csv = options.format_of(whole.path) == "csv"
-    with _errors_of(whole), open_binary(whole.path) as stream:
-        if not isinstance(stream, io.BufferedReader):
-            raise CommandError(
-                f"{whole.name}: --chunk-size needs an uncompressed file of this machine"
-            )
-        ends = list(_csv_ends(stream, size) if is_csv else _parquet_ends(stream, size))
-    starts = [(0, 0), *ends]
-    return [
-        dataclasses.replace(whole, start=start, stop=stop, n_before=n_before)
-        for (start, n_before), (stop, _) in zip(starts, ends, strict=False)
-    ]
-
-
-def _csv_ends(stream: io.BufferedReader, size: int) -> Iterator[tuple[int, int]]:
-    """Yield where parts of a CSV file end, and how many lines there are until then."""
-    start = end = n_lines = 0
-    in_quotes = False
-    for line in stream:
-        end, n_lines = end + len(line), n_lines + 1
-        in_quotes ^= line.count(b'"') % 2 == 1
-        if not in_quotes and end - start >= size:
-            yield end, n_lines
-            start = end
-    if end > start or not end:
-        yield end, n_lines
-
-
-def _parquet_ends(stream: io.BufferedReader, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the row groups after those of each part, and how many rows there are until then."""
-    from pyarrow import parquet
-
-    metadata = parquet.ParquetFile(stream).metadata
-    n_rows = n_bytes = 0
-    for k in range(metadata.num_row_groups):
-        n_rows += metadata.row_group(k).num_rows
-        n_bytes += metadata.row_group(k).total_byte_size
-        if n_bytes >= size or k + 1 == metadata.num_row_groups:
-            yield k + 1, n_rows
-            n_bytes = 0
 
 
 def _blocks(
@@ -107,7 +63,7 @@ def _csv(
     record = 1  # the number of the next line, if fields had no line breaks
     n_breaks = 0  # in the fields of the lines so far
     with (
-        file.opened(_header_of(file)) as source,
+        file.opened() as source,
         open_binary(source) as stream,
         warnings.catch_warnings(record=True) as caught,
     ):
@@ -125,10 +81,10 @@ def _csv(
             chunksize=block or sys.maxsize,
         )
         for frame in frames:
-            if record == 1 and not file.start:  # else the header is not of this part
+            if record == 1:
                 record, n_breaks = 2, sum(_breaks(frame.columns))
             skipped = [
-                int(number) - (file.start > 0)
+                int(number)
                 for warning in caught
                 for number in re.findall(r"Skipping line (\d+)", str(warning.message))
             ]
@@ -147,14 +103,6 @@ def _csv(
 def _breaks(fields: Any) -> list[int]:
     """Count the line breaks in each field."""
     return [field.count("\n") if isinstance(field, str) else 0 for field in fields]
-
-
-def _header_of(file: File) -> bytes:
-    """Return the names of columns, which a part after the first lacks."""
-    if not file.start:
-        return b""
-    with open(file.path, "rb") as stream:
-        return _record(stream)
 
 
 def _record(stream: Any) -> bytes:
@@ -199,14 +147,12 @@ def _parquet(
     """Yield data frames and the number of each row; nothing is skipped."""
     from pyarrow import parquet
 
-    part = dataclasses.replace(file, stop=0)  # its footer is at the end of the file
-    with part.opened() as source, open_binary(source) as stream:
+    with file.opened() as source, open_binary(source) as stream:
         seekable = stream if stream.seekable() else io.BytesIO(stream.read())
         table = parquet.ParquetFile(seekable)
-        groups = range(file.start, file.stop or table.num_row_groups)
         _refuse_twice(file, table.schema_arrow.names)
         first = 1
-        rows = table.iter_batches(block) if block else [table.read_row_groups([*groups])]
+        rows = table.iter_batches(block) if block else [table.read()]
         for part_of_rows in rows:
             frame = _pandas(part_of_rows, file)
             yield frame, first + np.arange(len(frame)), 0
@@ -388,12 +334,11 @@ def _line_of(file: File, record: int, separator: str) -> int:
     """Return the line at which a record of a CSV file begins, which pandas does not tell."""
     if file.path == "-":  # it cannot be read again
         return record
-    header = _header_of(file)
-    with file.opened(header) as source, open_binary(source) as stream:
+    with file.opened() as source, open_binary(source) as stream:
         text = io.TextIOWrapper(stream, "utf-8", newline="")
         reader = csv.reader(text, delimiter=separator)
         for _ in range(record - 1):
             next(reader)
         line = reader.line_num + 1
         text.detach()
-    return line - header.count(b"\n")
+    return line
