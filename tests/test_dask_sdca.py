@@ -122,6 +122,21 @@ def test_scores_of_targets_far_from_zero(client: Client, offset: float) -> None:
             )
 
 
+@pytest.mark.parametrize("loss", [*linear_model.SDCARegressor._LOSSES])
+def test_scores_of_blocks_are_those_of_all_rows(client: Client, loss: str) -> None:
+    X, y, weight = data("squared")
+    y = np.abs(y.round(1)) + 0.5
+    option = linear_model.SDCARegressor._LOSSES[loss].option
+    more = {} if option is None else {option.name: option.default + 0.25}
+    ours, theirs = (
+        kind(loss, **OPTIONS, **more) for kind in (SDCARegressor, linear_model.SDCARegressor)
+    )
+    columns = blocks(X, y, weight)
+    fitted(ours, *columns)
+    theirs.coef_, theirs.intercept_ = ours.coef_, ours.intercept_
+    assert ours.score(*columns) == pytest.approx(theirs.score(X, y, weight), rel=1e-9)
+
+
 def test_files_are_blocks(client: Client, tmp_path: Path) -> None:
     from sklearn.datasets import dump_svmlight_file
 

@@ -22,7 +22,7 @@ from tfopt.linear_model import (
     SDCAClassifier,
     SDCAClassifierCV,
     SDCARegressorCV,
-    held_out_scores,
+    evaluation,
     sdca_path,
 )
 from tfopt.linear_model.losses import loss_named
@@ -171,7 +171,7 @@ def test_scoring_is_heard(scoring: Any) -> None:
 def test_the_default_scores_are_scikit_learns(
     form: Any, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_out_scores, "PIECE", 100)  # a few samples at a time
+    monkeypatch.setattr(evaluation, "PIECE", 100)  # a few samples at a time
     classifies = target in ("two", "three")
     X, y = data(target if target == "poisson" else "squared")
     if classifies:

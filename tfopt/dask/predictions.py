@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,8 @@ from tfopt import linear_model
 from tfopt.dask.blocks import as_blocks, is_collection
 from tfopt.imports import imported
 from tfopt.linear_model._solver.reductions import tree_reduce
+from tfopt.linear_model.evaluation import Deviance, explained
+from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import has_probabilities
 
 __all__ = ["ClusterClassifier", "ClusterRegressor"]
@@ -31,7 +32,10 @@ class _ClusterPredictor:
     def _local_model(self) -> Any:
         """Return a local model with the fitted attributes only, which is small to send."""
         check_is_fitted(self)
-        model = self._LOCAL_CLASS(loss=self.loss) if hasattr(self, "loss") else self._LOCAL_CLASS()
+        loss = getattr(self, "loss", None)
+        option = None if loss is None else LOSSES[loss].option
+        names = [] if loss is None else ["loss"] if option is None else ["loss", option.name]
+        model = self._LOCAL_CLASS(**{name: getattr(self, name) for name in names})
         for name in (*self._FITTED_ATTRIBUTES, "feature_names_in_"):
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
@@ -101,31 +105,9 @@ def _correct_and_total(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
     return np.array([np.sum(weights * right), weights.sum()])
 
 
-@dataclass(frozen=True)
-class _R2Sums:
-    """Sums for R squared, relative to the mean: targets may be far from zero."""
-
-    weight: float
-    mean: float
-    squares: float  # squared deviations from the mean
-    left: float  # squared residuals
-
-    def __add__(self, other: _R2Sums) -> _R2Sums:
-        if not other.weight or not self.weight:
-            return self if self.weight else other
-        weight, apart = self.weight + other.weight, other.mean - self.mean
-        share = other.weight / weight
-        squares = self.squares + other.squares + apart * apart * self.weight * share
-        return _R2Sums(weight, self.mean + apart * share, squares, self.left + other.left)
-
-
-def _r2_sums(model: Any, X: Any, y: Any, weight: Any) -> _R2Sums:
-    weights, truth = _weights(y, weight), np.asarray(y, np.float64)
-    left = truth - _predict_block(model, "predict", X)
-    total = float(weights.sum())
-    mean = float(np.sum(weights * truth)) / total if total else 0.0
-    identity = (np.sum(weights * np.square(each)) for each in (truth - mean, left))
-    return _R2Sums(total, mean, *map(float, identity))
+def _deviances(model: Any, X: Any, y: Any, weight: Any) -> tuple[Deviance, ...]:
+    deviances: tuple[Deviance, ...] = model._deviances(X, y, _weights(y, weight))
+    return deviances
 
 
 class ClusterClassifier(_ClusterPredictor):
@@ -168,7 +150,7 @@ class ClusterRegressor(_ClusterPredictor):
     _LOCAL_CLASS: type = linear_model.SDCARegressor
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return R squared; of targets that are all one, 1 if all are predicted, and 0 otherwise.
+        """Return D squared, as `LinearRegressor.score` does; of the squared loss it is R squared.
 
         Parameters
         ----------
@@ -177,7 +159,4 @@ class ClusterRegressor(_ClusterPredictor):
         """
         if not is_collection(X):
             return float(self._local_model().score(X, y, sample_weight))
-        assign_slots = self._sums(_r2_sums, X, y, sample_weight)
-        if not assign_slots.squares:
-            return float(not assign_slots.left)
-        return float(1 - assign_slots.left / assign_slots.squares)
+        return explained(self._sums(_deviances, X, y, sample_weight))

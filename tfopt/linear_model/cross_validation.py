@@ -13,7 +13,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model.held_out_scores import mean_losses
+from tfopt.linear_model.evaluation import mean_losses
 from tfopt.linear_model.paths import FoldFits, path_penalties
 from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
 from tfopt.linear_model.sdca_base import SDCAEstimator

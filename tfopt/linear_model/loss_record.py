@@ -86,6 +86,8 @@ class PointwiseLoss(Protocol):
     is_joint: bool = False
     #: Whether visits of several classes keep the logits of the dual variables.
     keeps_logits: bool = False
+    #: Whether the best constant prediction of targets is their mean, through the link.
+    best_is_mean: bool = False
     #: What targets must be, if not all finite numbers will do.
     domain: str | None = None
 
@@ -99,6 +101,10 @@ class PointwiseLoss(Protocol):
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return phi'(z; y)."""
+
+    def least(self, y: np.ndarray) -> np.ndarray | float:
+        """Return the least phi(z; y) of any z: what no model can avoid."""
+        return 0.0
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return the nearest dual variables whose conjugate is finite."""

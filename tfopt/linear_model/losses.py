@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from scipy.special import expit
 
@@ -9,7 +12,7 @@ from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.loss_record import Corner, LossOption, PointwiseLoss
 from tfopt.linear_model.mean_losses import Gamma, Poisson
 
-__all__ = ["LOSSES", "classification_losses", "loss_named", "regression_losses"]
+__all__ = ["LOSSES", "classification_losses", "loss_named", "loss_of", "regression_losses"]
 
 
 class _Margin(PointwiseLoss):
@@ -127,6 +130,7 @@ class Squared(_Distance):
     """(z - y)**2 / 2"""
 
     name, is_smooth, is_quadratic, bounds_moves = "squared", True, True, True
+    best_is_mean = True
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.square(z - y) / 2)
@@ -265,3 +269,17 @@ def loss_named(kernel: str, parameter: float = 1.0) -> PointwiseLoss:
     """Return a loss by the kernels' name; a loss without a parameter ignores it."""
     loss = _BY_KERNEL[kernel]
     return type(loss)(parameter) if loss.option else loss  # type: ignore[call-arg]
+
+
+def loss_of(name: str, options: Mapping[str, Any]) -> PointwiseLoss:
+    """Return a loss by the estimators' name, with its parameter if that is among the options.
+
+    Raises
+    ------
+    ValueError
+        If the parameter is out of range.
+    """
+    loss = LOSSES[name]
+    if loss.option is None:
+        return loss
+    return loss_named(loss.kernel, loss.option.checked(options.get(loss.option.name)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import xlogy
 
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.loss_record import PointwiseLoss
@@ -16,7 +17,7 @@ class _OfMeans(PointwiseLoss):
     """What losses of the logarithm of a mean have in common."""
 
     is_classification, link = False, "log"
-    is_smooth, bounds_moves = True, True
+    is_smooth, bounds_moves, best_is_mean = True, True, True
     #: Multiplied by t, y and exp(z) change phi by the factor t**degree, but for what is constant.
     degree: float
 
@@ -42,6 +43,9 @@ class Poisson(_OfMeans):
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z) - y)
+
+    def least(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray(y - xlogy(y, y))
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.minimum(a, y))

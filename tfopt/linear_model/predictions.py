@@ -10,16 +10,18 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.utils import check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
+from tfopt.linear_model.evaluation import Deviance, explained
 from tfopt.linear_model.loss_record import PointwiseLoss
-from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.losses import LOSSES, loss_of
 from tfopt.linear_model.validation import (
     check_offset,
+    check_weights,
     checked_sparse,
     is_plain_matrix,
     is_plain_vector,
@@ -239,7 +241,11 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         return _loss_of(self).inverse_link(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return R squared of the predictions.
+        """Return D squared: by which share the loss is below that of the best constant.
+
+        For the squared loss that is R squared. With an offset, the constant has the same offset.
+        Of several targets it is the mean; of targets that are all one it is 1 if they are
+        predicted, and 0 otherwise.
 
         Parameters
         ----------
@@ -247,9 +253,32 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
             As of `predict`.
         y, sample_weight
             As of `fit`.
+
+        Returns
+        -------
+        float
+            At most 1. For a single sample it is not defined, and NaN, with a warning.
         """
-        predicted = self.predict(X, offset)
-        return float(r2_score(y, predicted, sample_weight=sample_weight))
+        weights = None if sample_weight is None else check_weights(sample_weight, X)
+        return explained(self._deviances(X, y, weights, offset))
+
+    def _deviances(
+        self, X: Any, y: Any, weights: np.ndarray | None, offset: Any = None
+    ) -> tuple[Deviance, ...]:
+        """Return the losses on rows, for each target."""
+        z = np.atleast_2d(self._scores(X).T)
+        y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
+        targets = np.atleast_2d(y.T)
+        if targets.shape != z.shape:
+            raise ValueError(f"y has the shape {y.shape}, and the predictions {z.T.shape}")
+        phi = loss_of(self.loss, vars(self))
+        if phi.is_outside(targets).any():
+            raise ValueError(f"loss={self.loss!r} needs {phi.domain} targets")
+        weights = np.ones(len(y)) if weights is None else weights
+        if (offset := check_offset(offset, X)) is not None:
+            targets, factor = phi.without_offset(targets, offset)
+            weights = weights * factor
+        return tuple(Deviance.of(phi, *pair, weights) for pair in zip(z, targets, strict=True))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
