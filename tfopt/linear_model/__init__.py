@@ -1,8 +1,9 @@
 """Linear models as scikit-learn estimators.
 
-`SDCAClassifier` and `SDCARegressor` minimize a regularized loss by stochastic dual coordinate
+`LinearClassifier` and `LinearRegressor` minimize a regularized loss by stochastic dual coordinate
 ascent or Newton's method, and bound the distance from the minimum by the duality gap. `sdca_path`
-fits them for many penalties; `SDCAClassifierCV` and `SDCARegressorCV` choose among these.
+fits them for many penalties; `LinearClassifierCV` and `LinearRegressorCV` choose among these. The
+names with SDCA, of earlier versions, are the same classes.
 `FTRLClassifier` and `FTRLRegressor` learn online, by FTRL-Proximal; `ftrl_parameters` converts the
 hyperparameters of other programs to theirs. `to_json` and `from_json` export and import models.
 `save_model` and `load_model` exchange them with the command line.
@@ -13,18 +14,27 @@ try:
 except ImportError as error:
     raise ImportError("tfopt.linear_model needs scikit-learn: pip install scikit-learn") from error
 
-from tfopt.linear_model.cross_validation import SDCAClassifierCV, SDCARegressorCV
+from tfopt.linear_model.cross_validation import (
+    LinearClassifierCV,
+    LinearRegressorCV,
+    SDCAClassifierCV,
+    SDCARegressorCV,
+)
 from tfopt.linear_model.ftrl import FTRLClassifier, FTRLRegressor
 from tfopt.linear_model.ftrl_dialects import ftrl_parameters
 from tfopt.linear_model.model_file import load_model, save_model
 from tfopt.linear_model.model_json import from_json, to_json
 from tfopt.linear_model.paths import SDCAPath, sdca_path
-from tfopt.linear_model.sdca_classifier import SDCAClassifier
-from tfopt.linear_model.sdca_regressor import SDCARegressor
+from tfopt.linear_model.sdca_classifier import LinearClassifier, SDCAClassifier
+from tfopt.linear_model.sdca_regressor import LinearRegressor, SDCARegressor
 
 __all__ = [
     "FTRLClassifier",
     "FTRLRegressor",
+    "LinearClassifier",
+    "LinearClassifierCV",
+    "LinearRegressor",
+    "LinearRegressorCV",
     "SDCAClassifier",
     "SDCAClassifierCV",
     "SDCAPath",

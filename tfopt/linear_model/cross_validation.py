@@ -15,13 +15,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.evaluation import mean_losses
 from tfopt.linear_model.paths import FoldFits, path_penalties
-from tfopt.linear_model.predictions import LinearClassifier, LinearModel, LinearRegressor
+from tfopt.linear_model.predictions import LinearClassifierMixin, LinearModel, LinearRegressorMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
 from tfopt.linear_model.validation import check_count, check_offset, checked_sparse
 
-__all__ = ["SDCAClassifierCV", "SDCARegressorCV"]
+__all__ = ["LinearClassifierCV", "LinearRegressorCV", "SDCAClassifierCV", "SDCARegressorCV"]
 
 #: What a refitted model says of its fit.
 _FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "history_", "solver_")
@@ -126,8 +126,8 @@ class _CrossValidation(LinearModel):
         self.intercept_ = np.mean([biases[place] for *_, biases, _ in results], axis=0)
 
 
-class SDCAClassifierCV(LinearClassifier, _CrossValidation):
-    """`SDCAClassifier` with a penalty that is chosen by cross-validation.
+class LinearClassifierCV(LinearClassifierMixin, _CrossValidation):
+    """`LinearClassifier` with a penalty that is chosen by cross-validation.
 
     In each fold the penalties form a path, from the strongest to the weakest, and each fit starts
     from the one before it.
@@ -145,7 +145,7 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
     l2 : float, default=1.0
         The l2 penalty, if there are `l1s`.
     gamma, fit_intercept, class_weight
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 stratified folds by default.
     scoring : str or callable, optional
@@ -156,7 +156,7 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
         Whether to fit to all samples with the best penalty; otherwise the coefficients are the mean
         of those of the folds.
     solver, max_iter, max_time, tol, random_state
-        See `SDCAClassifier`; `max_time` is that of each fit. On the path the tolerance is 1e-4 by
+        See `LinearClassifier`; `max_time` is that of each fit. On the path the tolerance is 1e-4 by
         default, and obeyed to the letter.
     n_jobs : int, optional
         The number of folds that are fitted at a time.
@@ -169,25 +169,25 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
         The best ones; of equally good ones the strongest.
     scores_ : ndarray of float64, shape (n_folds, n_values)
     classes_, coef_, intercept_
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
     objective_, dual_gap_, n_iter_, history_, solver_
-        See `SDCAClassifier`; with ``refit=True``.
+        See `LinearClassifier`; with ``refit=True``.
     n_features_in_, feature_names_in_
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
 
     Raises
     ------
     InvalidArgumentError
         If there are both `l1s` and a sequence of `l2s`.
     ValueError
-        As of `SDCAClassifier`.
+        As of `LinearClassifier`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from tfopt.linear_model import SDCAClassifierCV
+    >>> from tfopt.linear_model import LinearClassifierCV
     >>> X = np.random.default_rng(0).standard_normal((100, 5))
-    >>> model = SDCAClassifierCV(l2s=[100.0, 1.0, 0.01]).fit(X, X[:, 0] > 0)
+    >>> model = LinearClassifierCV(l2s=[100.0, 1.0, 0.01]).fit(X, X[:, 0] > 0)
     >>> model.l2_, model.scores_.shape
     (0.01, (5, 3))
     """
@@ -239,7 +239,7 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
-    ) -> SDCAClassifierCV:
+    ) -> LinearClassifierCV:
         """Choose the penalty, and fit the model.
 
         Parameters
@@ -253,22 +253,22 @@ class SDCAClassifierCV(LinearClassifier, _CrossValidation):
 
         Returns
         -------
-        SDCAClassifierCV
+        LinearClassifierCV
         """
         with self._all_or_nothing():
             self._fit_cv(X, y, sample_weight, groups)
         return self
 
 
-class SDCARegressorCV(LinearRegressor, _CrossValidation):
-    """`SDCARegressor` with a penalty that is chosen by cross-validation.
+class LinearRegressorCV(LinearRegressorMixin, _CrossValidation):
+    """`LinearRegressor` with a penalty that is chosen by cross-validation.
 
     Parameters
     ----------
     loss, epsilon, quantile
-        See `SDCARegressor`.
+        See `LinearRegressor`.
     l2s, l1s, l1, l2, fit_intercept, refit, solver, max_iter, max_time, tol, n_jobs, random_state
-        See `SDCAClassifierCV`.
+        See `LinearClassifierCV`.
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 folds by default.
     scoring : str or callable, optional
@@ -278,26 +278,26 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
     Attributes
     ----------
     l1s_, l2s_, l1_, l2_, scores_
-        See `SDCAClassifierCV`.
+        See `LinearClassifierCV`.
     coef_, intercept_
-        See `SDCARegressor`.
+        See `LinearRegressor`.
     objective_, dual_gap_, n_iter_, history_, solver_
-        See `SDCARegressor`; with ``refit=True``.
+        See `LinearRegressor`; with ``refit=True``.
 
     Raises
     ------
     InvalidArgumentError
         If there are both `l1s` and a sequence of `l2s`.
     ValueError
-        As of `SDCARegressor`.
+        As of `LinearRegressor`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from tfopt.linear_model import SDCARegressorCV
+    >>> from tfopt.linear_model import LinearRegressorCV
     >>> random = np.random.default_rng(0)
     >>> X = random.standard_normal((100, 5))
-    >>> model = SDCARegressorCV(l1s=[100.0, 10.0, 1.0]).fit(X, 3 * X[:, 0])
+    >>> model = LinearRegressorCV(l1s=[100.0, 10.0, 1.0]).fit(X, 3 * X[:, 0])
     >>> model.l1_, round(model.coef_[0], 1)
     (1.0, np.float64(3.0))
     """
@@ -349,7 +349,7 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, *, offset: Any = None
-    ) -> SDCARegressorCV:
+    ) -> LinearRegressorCV:
         """Choose the penalty, and fit the model.
 
         Parameters
@@ -361,12 +361,17 @@ class SDCARegressorCV(LinearRegressor, _CrossValidation):
         groups : array, shape (n_samples,), optional
             Those of the samples, for a `cv` that asks for them, as ``GroupKFold()`` does.
         offset : array, shape (n_samples,), or float, optional
-            See `SDCARegressor.fit`; the penalty is then chosen by the loss.
+            See `LinearRegressor.fit`; the penalty is then chosen by the loss.
 
         Returns
         -------
-        SDCARegressorCV
+        LinearRegressorCV
         """
         with self._all_or_nothing():
             self._fit_cv(X, y, sample_weight, groups, offset)
         return self
+
+
+#: Earlier names, which pickles have.
+SDCAClassifierCV = LinearClassifierCV
+SDCARegressorCV = LinearRegressorCV

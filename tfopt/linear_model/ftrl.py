@@ -10,13 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt.linear_model.ftrl_base import FTRLEstimator
 from tfopt.linear_model.losses import LOSSES
-from tfopt.linear_model.predictions import LinearClassifier, LinearRegressor
+from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
 from tfopt.linear_model.validation import check_weights
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
 
-class FTRLClassifier(LinearClassifier, FTRLEstimator):
+class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     """Online logistic regression by FTRL-Proximal [1]_.
 
     Each weight has its own learning rate, which decreases as its squared gradients add up, and is
@@ -186,7 +186,7 @@ class FTRLClassifier(LinearClassifier, FTRLEstimator):
         return self
 
 
-class FTRLRegressor(LinearRegressor, FTRLEstimator):
+class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
     """Online least squares or Poisson regression by FTRL-Proximal.
 
     Parameters

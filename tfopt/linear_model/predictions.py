@@ -28,9 +28,9 @@ from tfopt.linear_model.validation import (
 )
 
 __all__ = [
-    "LinearClassifier",
+    "LinearClassifierMixin",
     "LinearModel",
-    "LinearRegressor",
+    "LinearRegressorMixin",
     "has_probabilities",
     "probabilities",
 ]
@@ -160,7 +160,7 @@ def has_probabilities(model: Any) -> bool:
     return True
 
 
-class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
+class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
     """A linear classifier: one score for two classes, else one for each class."""
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -221,7 +221,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return logarithms
 
 
-class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
+class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
     """A linear regressor, with an exponential link for "poisson" and "gamma"."""
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
@@ -231,7 +231,7 @@ class LinearRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
         offset : array, shape (n_samples,), or float, optional
-            A known part of each sample's score, as of `SDCARegressor.fit`; 0 by default.
+            A known part of each sample's score, as of `LinearRegressor.fit`; 0 by default.
 
         Returns
         -------

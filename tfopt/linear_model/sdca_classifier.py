@@ -13,12 +13,12 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
 from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomial
 from tfopt.linear_model.losses import classification_losses
-from tfopt.linear_model.predictions import LinearClassifier
+from tfopt.linear_model.predictions import LinearClassifierMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.training_data import TrainingData
 from tfopt.linear_model.validation import check_total, check_weights, class_labels
 
-__all__ = ["SDCAClassifier"]
+__all__ = ["LinearClassifier", "SDCAClassifier"]
 
 
 def _class_sums(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
@@ -26,7 +26,7 @@ def _class_sums(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.nd
     return np.bincount(codes, weights, minlength=n_classes)
 
 
-class SDCAClassifier(LinearClassifier, SDCAEstimator):
+class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     r"""Logistic regression and support vector machines with a certified duality gap.
 
     More than two classes are fitted one-versus-rest, each with its own weights, and `predict_proba`
@@ -51,10 +51,11 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         Penalty on the scale of the *sum* of losses, as in TensorFlow. The smaller l2 is in
         relation to it, the more epochs a fit takes.
     l2 : float, optional
-        On the same scale: ``l2=1``, which is the default, is scikit-learn's ``C=1``. 0 needs l1
-        above 0 and coordinate descent.
+        On the same scale, by default 1: a larger one is a stronger penalty. 0 needs l1 above 0 and
+        coordinate descent.
     C : float, optional
-        1 / l2, as an alternative to l2.
+        1 / l2, to be given instead of l2: a larger one is a weaker penalty, as of scikit-learn's
+        ``LogisticRegression(C)``.
     gamma : float, default=1.0
         The width of the quadratic part of the smooth hinge; other losses have none.
     fit_intercept : bool, default=True
@@ -149,8 +150,8 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
 
     Examples
     --------
-    >>> from tfopt.linear_model import SDCAClassifier
-    >>> model = SDCAClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+    >>> from tfopt.linear_model import LinearClassifier
+    >>> model = LinearClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
     >>> model.predict([[0.5], [2.5]])
     array(['no', 'yes'], dtype='<U3')
     >>> bool(model.dual_gap_[0] <= 1e-4 * model.objective_[0])
@@ -203,7 +204,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SDCAClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearClassifier:
         """Fit the model.
 
         Parameters
@@ -216,7 +217,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
 
         Returns
         -------
-        SDCAClassifier
+        LinearClassifier
         """
         with self._all_or_nothing():
             X, y, weights = self._checked(X, y, sample_weight)
@@ -360,3 +361,7 @@ class SDCAClassifier(LinearClassifier, SDCAEstimator):
         if not self.fit_intercept or self._phi.link is None:
             return 0.0
         return float(np.log(positive / negative))
+
+
+#: An earlier name, which pickles have.
+SDCAClassifier = LinearClassifier

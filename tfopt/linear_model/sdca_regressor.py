@@ -14,22 +14,22 @@ from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.least_squares import paths_of_targets, residuals
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.losses import regression_losses
-from tfopt.linear_model.predictions import LinearRegressor
+from tfopt.linear_model.predictions import LinearRegressorMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.training_data import TrainingData
 from tfopt.linear_model.validation import check_total, check_weights
 
-__all__ = ["SDCARegressor"]
+__all__ = ["LinearRegressor", "SDCARegressor"]
 
 
-class SDCARegressor(LinearRegressor, SDCAEstimator):
+class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
     r"""Linear regression of the mean, of counts or of a quantile, with a certified duality gap.
 
     Minimizes, over w and b,
 
     .. math:: \sum_i c_i\, \phi(x_i \cdot w + b; y_i) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
-    as `SDCAClassifier` does; see there for parameters and attributes that are not described here.
+    as `LinearClassifier` does; see there for parameters and attributes that are not described here.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         ``PoissonRegressor(alpha)`` and ``GammaRegressor(alpha)`` are ``l2 = alpha *
         sum(sample_weight)``.
     C
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
     epsilon : float, optional
         The distance from the label beyond which "huber" is linear, above 0 and by default 1.35; or
         up to which "epsilon_insensitive" and its square are 0, by default 0.1. Other losses have
@@ -61,10 +61,10 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
     quantile : float, default=0.5
         q, between 0 and 1. Other losses have none.
     fit_intercept, solver, adaptive, num_loss_partitions, max_iter, max_time, tol, n_jobs
-        See `SDCAClassifier`; "quantile" and "epsilon_insensitive" have corners as the hinge has,
+        See `LinearClassifier`; "quantile" and "epsilon_insensitive" have corners as the hinge has,
         and no curvature.
     random_state, warm_start, keep_duals, verbose, callback
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
 
     Attributes
     ----------
@@ -98,11 +98,11 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
     Examples
     --------
-    >>> from tfopt.linear_model import SDCARegressor
-    >>> model = SDCARegressor(l2=1e-3).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    >>> from tfopt.linear_model import LinearRegressor
+    >>> model = LinearRegressor(l2=1e-3).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
     >>> model.predict([[4.0]]).round(1)
     array([9.])
-    >>> model = SDCARegressor("quantile", quantile=0.9).fit([[0.0]] * 11, range(11))
+    >>> model = LinearRegressor("quantile", quantile=0.9).fit([[0.0]] * 11, range(11))
     >>> round(float(model.intercept_), 6)
     9.0
     """
@@ -155,7 +155,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
-    ) -> SDCARegressor:
+    ) -> LinearRegressor:
         """Fit the model.
 
         Parameters
@@ -171,7 +171,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
 
         Returns
         -------
-        SDCARegressor
+        LinearRegressor
         """
         with self._all_or_nothing():
             X, y, weights = self._checked(X, y, sample_weight)
@@ -272,3 +272,7 @@ class SDCARegressor(LinearRegressor, SDCAEstimator):
         if not self.fit_intercept:
             return 0.0
         return self._phi.initial_intercept(float(weighted / weight))
+
+
+#: An earlier name, which pickles have.
+SDCARegressor = LinearRegressor

@@ -36,7 +36,10 @@ LINKS = {name: loss.link for name, loss in LOSSES.items()}
 LABELS: dict[str, type] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str}
 #: The estimators whose parameters are those of the estimators that are loaded.
 _SAME_PARAMETERS = {
-    f"{kind.__name__}{ending}" for kind in (SDCAClassifier, SDCARegressor) for ending in ("", "CV")
+    f"{family}{kind}{ending}"
+    for family in ("Linear", "SDCA")  # the latter are the names of earlier versions
+    for kind in ("Classifier", "Regressor")
+    for ending in ("", "CV")
 }
 
 

@@ -184,10 +184,10 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/linear_model/_solver/work.py::product_work: return ROW * _n_rows(obj"
     "ective) + SCATTERED * data.size + DENSE * dense.size -> return ROW * _n_ro"
     "ws(objective) + SCATTERED * data.size + DENSE": (_WAY),
-    "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._constant_intercept:"
+    "tfopt/linear_model/sdca_classifier.py::LinearClassifier._constant_intercept:"
     " n_positive = np.count_nonzero(y > 0) -> n_positive = np.count_nonzero(y >"
     "= 0)": ("labels are -1 and 1"),
-    "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._set_attributes: sel"
+    "tfopt/linear_model/sdca_classifier.py::LinearClassifier._set_attributes: sel"
     "f.intercept_ -= self.intercept_.mean() -> self.intercept_ += self.intercep"
     "t_.mean()": ("the mean is 0 already, but for rounding"),
     "tfopt/linear_model/sdca_options.py::SDCAOptions._check_options: self._l2() -> pass": (

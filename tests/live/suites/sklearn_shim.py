@@ -20,7 +20,7 @@ import sklearn.linear_model
 from sklearn.base import BaseEstimator
 
 from tfopt.linear_model import FTRLClassifier, SDCAClassifier
-from tfopt.linear_model.predictions import LinearClassifier
+from tfopt.linear_model.predictions import LinearClassifierMixin
 
 #: Epochs of a stream, at most: for the sake of time.
 MAX_ITER = 200
@@ -38,7 +38,7 @@ def _shares(model: Any, total: float) -> dict[str, float]:
 _STATE = ("_n_features_out", "_losses")
 
 
-class _Stand(LinearClassifier):  # type: ignore[misc]
+class _Stand(LinearClassifierMixin):  # type: ignore[misc]
     """A classifier with scikit-learn's arguments, fitted by one with tfopt's."""
 
     #: The arguments that tfopt has nothing like, and the value that does not ask for it.
