@@ -16,7 +16,7 @@ from sdca_cases import problem_of
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.linear_model._solver import blocks, costs, newton
+from tfopt.linear_model._solver import blocks, newton, plan
 from tfopt.linear_model._solver.execution import ThreadExecutor
 from tfopt.linear_model._solver.features import working_set
 from tfopt.linear_model._solver.objective import Objective
@@ -69,7 +69,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def by_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have directions found by products with Hessians, as with many weights."""
-    monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", 0)
+    monkeypatch.setattr(plan, "MOST_WEIGHTS_IN_BLOCKS", 0)
 
 
 @each_loss
@@ -84,7 +84,7 @@ def test_it_finds_the_minimum_in_a_few_steps(
     asked: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", most_weights)
+    monkeypatch.setattr(plan, "MOST_WEIGHTS_IN_BLOCKS", most_weights)
     rows = data(loss, kind)
     model = fit(loss, rows, tol=1e-10, fit_intercept=intercept)
     assert "linearize" in asked and ("hessian_products" in asked) == (most_weights == 0)
@@ -145,7 +145,7 @@ def test_sparse_solutions_of_many_features_are_found_in_a_few_steps(asked: list[
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_working_sets_go_through_all_weights(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More weights than are moved at a time are not 0."""
-    monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", 0)
+    monkeypatch.setattr(plan, "MOST_WEIGHTS_IN_BLOCKS", 0)
     monkeypatch.setattr(newton, "SMALLEST_SET", 1)
     monkeypatch.setattr(newton, "LARGEST_SET", 4)
     for loss in ("logistic", "squared"):
@@ -161,7 +161,7 @@ def test_working_sets_go_through_all_weights(kind: str, monkeypatch: pytest.Monk
 def test_threads_change_no_bits(
     loss: str, most_weights: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", most_weights)
+    monkeypatch.setattr(plan, "MOST_WEIGHTS_IN_BLOCKS", most_weights)
     fits = []
     for threads in (1, 2, 3):
         tfopt.threads.set_num_threads(threads)
@@ -175,7 +175,7 @@ def test_each_class_has_steps_of_its_own(
     most_weights: int, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same bits as alone, but rounds are for all."""
-    monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", most_weights)
+    monkeypatch.setattr(plan, "MOST_WEIGHTS_IN_BLOCKS", most_weights)
     X, z, weight = data("squared")
     y = np.digitize(z, [-1.0, 1.0])
     model = fit("logistic", (X, y, weight), tol=1e-8)

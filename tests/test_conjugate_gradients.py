@@ -15,9 +15,9 @@ import tfopt
 from tfopt.kernels.sdca import hessian_products, second_order, visits
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import newton, work
-from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.plan import Plan
 
 SMOOTH = ("logistic_loss", "squared_loss", "smooth_hinge_loss", "poisson_loss")
 
@@ -134,7 +134,10 @@ def test_the_gap_of_a_step_is_that_of_parabolas(loss: str, size: float) -> None:
 def direction_of(objective: Objective, bends: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Return what conjugate gradients find, with products by the rows."""
     design = MemoryDesign(
-        objective, [np.zeros(len(bends), visits.EXAMPLE)], Costs(1.0, False), lambda k: bends
+        objective,
+        [np.zeros(len(bends), visits.EXAMPLE)],
+        Plan("sdca", "newton-cg"),
+        lambda k: bends,
     )
     design.states[0] = design.states[0]._replace(hess_pointwise=bends)
     diagonal = hessian_products.diagonal(*objective.rows, bends, objective.n_weights)

@@ -17,7 +17,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import tfopt
 from tfopt.kernels.sdca import coordinate_descent as kernels
-from tfopt.linear_model._solver import coordinate_descent, costs
+from tfopt.linear_model._solver import coordinate_descent, plan
 from tfopt.linear_model._solver.objective import as_rows
 from tfopt_ref import sdca_coordinate_descent as twin
 from tfopt_ref.sdca_certificate import Fit, Problem
@@ -309,8 +309,8 @@ def test_with_many_features_it_takes_over_from_slow_epochs(
     X, y, _ = data(loss)
     if loss == "logistic" and n_classes > 2:
         y = np.digitize(data("squared")[1], [-0.5, 1.0])
-    monkeypatch.setattr(costs, "MOST_CERTAIN_WEIGHTS", 3)
-    monkeypatch.setattr(costs, "UNCERTAINTY", 1e9)
+    monkeypatch.setattr(plan, "MOST_CERTAIN_WEIGHTS", 3)
+    monkeypatch.setattr(plan, "UNCERTAINTY", 1e9)
     options = {"l1": 1.0, "l2": 1e-3, "solver": "auto", "tol": 1e-8}
     model = fitted(loss, sparse.csr_matrix(X), y, **options)
     for history in model.history_:

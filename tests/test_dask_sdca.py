@@ -306,6 +306,8 @@ def test_another_client_goes_on_where_one_was_killed(client: Client, tmp_path: P
     fitted(ours, *blocks(X, y, weight), resume=folder)
     assert bits(ours) == bits(fitted(theirs, X, y, weight))
     assert seen == [3, 4, 5] and len(ours.history_[0]) == 5
+    told = [[record["reason"] for record in model.history_[0]] for model in (ours, theirs)]
+    assert told[0] == told[1] and all(told[0])
     names = sorted(path.name for path in Path(folder).iterdir())
     ends = [*(f".block-{k:06d}.npz" for k in range(10)), "manifest.npz"]
     assert all(name.endswith(end) for name, end in zip(names, ends, strict=True))

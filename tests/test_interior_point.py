@@ -18,11 +18,11 @@ from sklearn.svm import LinearSVC
 import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import costs, interior_fields, interior_rows, monitor
-from tfopt.linear_model._solver.costs import estimate_costs
+from tfopt.linear_model._solver import interior_fields, interior_rows, monitor, plan
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
+from tfopt.linear_model._solver.plan import Wanted, make_plan
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_losses import loss_named
@@ -298,7 +298,7 @@ def test_a_step_at_once_is_that_in_rounds(seed: int, intercept: bool) -> None:
     u[-1] *= intercept
     methods = []
     for _ in range(2):
-        design = MemoryDesign(objective, [examples], estimate_costs(objective, "auto"), lambda k: y)
+        design = MemoryDesign(objective, [examples], make_plan(objective, Wanted()), lambda k: y)
         methods.append(InteriorPoint(objective, design))
         methods[-1].begin({0: (u[:-1], float(u[-1]))}, {})
     one, other = methods
@@ -455,7 +455,7 @@ def test_where_it_takes_long_it_is_tried_again_near_the_minimum(
     X = random.standard_normal((2000, 3))
     y = np.sign(X @ random.standard_normal(3) + random.standard_normal(2000))
     monkeypatch.setattr(monitor, "INTERIOR_STEPS", 0.1)  # so few are expected
-    monkeypatch.setattr(costs, "SHARE_BEFORE", 1.0)  # epochs come first
+    monkeypatch.setattr(plan, "SHARE_BEFORE", 1.0)  # epochs come first
     model = SDCAClassifier("hinge", C=10, tol=1e-9, max_iter=5000).fit(X, y)
     history = model.history_[0]
     turns = [

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._solver import costs, interior_rows
+from tfopt.linear_model._solver import interior_rows, plan
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_losses import loss_named
@@ -37,7 +37,7 @@ def relative_gaps(model: Any) -> np.ndarray:
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have rows left out of small data, too."""
     monkeypatch.setattr(interior_rows, "FEW", 0)
-    monkeypatch.setattr(costs, "MANY_ROWS", 1)
+    monkeypatch.setattr(plan, "MANY_ROWS", 1)
 
 
 def overlapping(n: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -104,7 +104,7 @@ def test_without_far_rows_the_minimum_is_the_same(
     least = estimator(loss, **options).fit(X, y, weight)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(interior_rows, "FEW", 0)
-        patch.setattr(costs, "MANY_ROWS", 1)
+        patch.setattr(plan, "MANY_ROWS", 1)
         model = estimator(loss, **options).fit(X, y, weight)
     assert np.max(relative_gaps(model)) <= 1e-8
     np.testing.assert_allclose(model.objective_, least.objective_, rtol=2e-8)
@@ -144,8 +144,8 @@ def test_the_unit_of_the_objective_is_nothing_to_the_choice(
 
 
 def test_many_rows_are_visited_first(few_are_many: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "SHARE_BEFORE", 1.0)
+    monkeypatch.setattr(plan, "SHARE_BEFORE", 1.0)
     X, z, weight = overlapping(300)
     solvers = [record["solver"] for record in fitted(X, np.sign(z), weight).history_[0]]
-    assert solvers[: costs.EPOCHS_BEFORE] == ["sdca"] * costs.EPOCHS_BEFORE
+    assert solvers[: plan.EPOCHS_BEFORE] == ["sdca"] * plan.EPOCHS_BEFORE
     assert solvers[-1] == "interior-point"

@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import ascent, costs
+from tfopt.linear_model._solver import ascent, plan
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model._solver.objective import as_rows
@@ -77,7 +77,7 @@ def test_the_certificate_is_that_of_the_definitions(
 def test_newton_and_visits_find_the_same(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data(loss)
     newton = estimator(loss, tol=1e-11, max_iter=20_000).fit(X, y)
-    monkeypatch.setattr(costs, "has_hessian", lambda problem: False)
+    monkeypatch.setattr(plan, "has_hessian", lambda problem: False)
     visits = estimator(loss, tol=1e-11, max_iter=20_000).fit(X, y)
     assert newton.objective_ == pytest.approx(visits.objective_, rel=1e-10)
     np.testing.assert_allclose(newton.coef_, visits.coef_, atol=1e-4)

@@ -10,7 +10,7 @@ from linear_data import beMTPL97, bike_hour, cal_housing, libsvm, rcv1_small, tr
 from sklearn.linear_model import LogisticRegression
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import costs
+from tfopt.linear_model._solver import plan
 
 EXACT: dict[str, Any] = {"tol": 1e-10}
 
@@ -38,7 +38,7 @@ def test_logistic_with_more_features_than_rows(intercept: bool, optimum: float) 
 
 @pytest.mark.parametrize("partitions", [2, 4])
 def test_partitions_find_the_same_optimum(partitions: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "has_hessian", lambda problem: False)
+    monkeypatch.setattr(plan, "has_hessian", lambda problem: False)
     X, y = libsvm("agaricus")
     model = SDCAClassifier(num_loss_partitions=partitions, **EXACT).fit(X, y)
     assert model.objective_[0] == pytest.approx(98.47967310, rel=1e-8)

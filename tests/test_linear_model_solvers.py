@@ -13,7 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._solver import costs, monitor, newton
+from tfopt.linear_model._solver import monitor, newton
+from tfopt.linear_model._solver import plan as plans
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.intercept import intercept_search
 from tfopt.linear_model.losses import LOSSES, loss_named
@@ -57,7 +58,7 @@ def test_all_solvers_find_the_minimum_and_are_heard(loss: str, intercept: bool) 
 
 
 def test_auto_may_begin_with_visits_and_end_with_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(costs, "begins_with_newton", lambda objective: False)
+    monkeypatch.setattr(plans, "begins_with_newton", lambda objective: False)
     model = fitted("logistic", X * [1, 1, 30, 1], tol=None)
     for history in model.history_:
         names = [record["solver"] for record in history]
@@ -126,8 +127,8 @@ def test_a_fit_to_a_tolerance_ends_where_it_is_reached(loss: str, solver: str) -
 
 @pytest.mark.parametrize("polish", [False, True])
 def test_epochs_polish_only_what_is_to_be_polished(polish: bool) -> None:
-    options = monitor.SolverOptions(1, False, 0, 100, 1e-3, polish=polish)
-    follows = monitor.ConvergenceMonitor(options, costs.Costs(np.inf, False, polishing_epochs=9), 0)
+    options = monitor.SolverOptions(False, 0, 100, 1e-3, polish=polish)
+    follows = monitor.ConvergenceMonitor(options, plans.Plan("sdca", "sdca", polishing_epochs=9), 0)
     follows.update(Certificate(np.ones(1), 0.0, 1.0, 1e-4), 5, 1e-4)
     assert follows.is_done != polish
 

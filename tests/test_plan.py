@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+import warnings
 
+import numpy as np
 import pytest
+from linear_losses import DEFINITIONS, estimator
 from linear_problems import PROBLEMS, sequence
+from sklearn.exceptions import ConvergenceWarning
+
+from tfopt.linear_model import SDCAClassifier
+from tfopt.linear_model._solver.solvers import SOLVERS
 
 #: The solvers of each problem, and how many iterations each took.
 RECORDED = {
@@ -136,3 +143,50 @@ def test_the_solvers_and_their_iterations_are_those_recorded(name: str) -> None:
         *(re.findall(r" (\d+)", each) for each in (found, recorded)), strict=True
     ):
         assert abs(int(n) - int(expected)) <= max(1, int(expected) // 20)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_each_iteration_has_a_reason_for_its_solver(name: str) -> None:
+    for history in PROBLEMS[name].fitted().history_:
+        for record in history:
+            assert record["reason"].startswith(record["solver"] + ": ")
+
+
+def test_reasons_tell_the_sizes_and_what_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    X = random.standard_normal((2000, 7))
+    y = X @ random.standard_normal(7) + random.standard_normal(2000) > 0
+    first = SDCAClassifier().fit(X, y).history_[0][0]["reason"]
+    assert re.fullmatch(r"newton-cholesky: 7 features, 2 000 rows; [0-9.]+ ms expected", first)
+    asked = SDCAClassifier(solver="newton-cg").fit(X, y).history_[0][0]["reason"]
+    assert asked.endswith("ms expected, asked for")
+    slow = SDCAClassifier("smooth_hinge").fit(X, y).history_[0]
+    reasons = list(dict.fromkeys(record["reason"] for record in slow))
+    assert reasons[0].endswith("; epochs tell whether newton-cholesky is less work")
+    assert re.fullmatch(r"newton-cholesky: .+ ms expected, instead of .+ ms", reasons[1])
+    capsys.readouterr()
+    SDCAClassifier("smooth_hinge", verbose=True).fit(X, y)
+    shown = capsys.readouterr()
+    assert all((shown.out + shown.err).count(reason) == 1 for reason in reasons)
+
+
+@pytest.mark.parametrize("loss", DEFINITIONS)
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("l1", [0.0, 1.0])
+@pytest.mark.parametrize("l2", [0.0, 1.0])
+def test_a_solver_is_refused_exactly_where_a_need_of_it_is_not_met(
+    loss: str, solver: str, l1: float, l2: float
+) -> None:
+    X, y = PROBLEMS[f"{loss} (60, 4)"].data()
+    model = estimator(loss, l1=l1, l2=l2, solver=solver, tol=1e-2, max_iter=2000)
+    if SOLVERS[solver].unmet(model._phi, l1, l2) is None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            assert {*model.fit(X, y).solver_} == {solver}
+        return
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="needs") as refusal:
+        model.fit(X, y)
+    assert vars(model) == before
+    other = re.search(r"set solver='([a-z-]+)'$", str(refusal.value))
+    assert other is None or model.set_params(solver=other[1]).fit(X, y).solver_ == [other[1]]

@@ -15,7 +15,7 @@ from linear_losses import FEW_SMOOTH, estimator, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model._solver import ascent, certificate, costs, sampling
+from tfopt.linear_model._solver import certificate, plan, sampling, work
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor
 from tfopt.linear_model.losses import loss_named as record_named
 from tfopt_ref import sdca_block_fit, sdca_fit, sdca_newton
@@ -68,12 +68,12 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
         sample: int = 0,
         reuses: bool = False,
     ) -> tuple[Any, Fit]:
-        monkeypatch.setattr(costs, "reuses_hessian", lambda problem: reuses)
-        monkeypatch.setattr(ascent, "sample_size", lambda problem: sample)
-        monkeypatch.setattr(costs, "begins_with_newton", lambda problem: begins)
-        monkeypatch.setattr(costs, "choose_linear_solver", lambda problem: (with_matrix, COST))
-        monkeypatch.setattr(costs, "EPOCHS_IN_BLOCKS", COST)
-        monkeypatch.setattr(costs, "MOST_WEIGHTS_IN_BLOCKS", 64 if with_matrix else 0)
+        monkeypatch.setattr(work, "reuses_hessian", lambda problem: reuses)
+        monkeypatch.setattr(work, "sample_size", lambda problem: sample)
+        monkeypatch.setattr(plan, "begins_with_newton", lambda problem: begins)
+        monkeypatch.setattr(work, "choose_linear_solver", lambda problem: (with_matrix, COST))
+        monkeypatch.setattr(plan, "EPOCHS_IN_BLOCKS", COST)
+        monkeypatch.setattr(plan, "MOST_WEIGHTS_IN_BLOCKS", 64 if with_matrix else 0)
         monkeypatch.setattr(certificate, "BIAS_SHARE", 0.0)
         # far from the minimum a step may have a larger gap than the one before
         monkeypatch.setattr(ConvergenceMonitor, "should_certify_step", lambda *_: True)
@@ -90,7 +90,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(*rows)
-        doubt = math.inf if record_named(loss).is_linear_far else costs.DOUBT
+        doubt = math.inf if record_named(loss).is_linear_far else plan.DOUBT
         options: dict[str, Any] = {
             "parameter": PARAMETER,
             "l1": l1,

@@ -59,7 +59,7 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
             for block, duals in zip(blocks, self._duals_by_block(len(blocks)), strict=True)
         ]
         with (
-            self._solver_options(len(sources)) as options,
+            self._solver_options() as options,
             DaskExecutor(current_client(), sources, self._has_classes) as executor,
         ):
             if resume is not None and not isinstance(self.random_state, numbers.Integral):

@@ -13,11 +13,12 @@ from sklearn.utils.parallel import Parallel, delayed
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit
 from tfopt.linear_model._solver.coordinate_descent import MOST_IN_MATRIX
-from tfopt.linear_model._solver.costs import DESCENT_SOLVER, estimate_costs
 from tfopt.linear_model._solver.least_squares import LeastSquares, paths_of_targets
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton_path import NewtonPath
 from tfopt.linear_model._solver.objective import as_rows
+from tfopt.linear_model._solver.plan import Wanted, make_plan
+from tfopt.linear_model._solver.solvers import CHOLESKY, DESCENT
 from tfopt.linear_model._solver.work import descent_work, hessian_work
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
@@ -127,18 +128,17 @@ class WarmFits:
         model, data = self.model, self.data
         _, n_threads = data.workers_and_threads()
         objective = model._objective(data.X_shape[1], n_threads, data.rows)
-        visits_wanted = model.adaptive or model._n_partitions(objective, data.n_problems) > 1
         squared = objective.phi.is_quadratic
         if squared and self.l1s.any():
-            costs = estimate_costs(objective, DESCENT_SOLVER)
+            plan = make_plan(objective, Wanted(DESCENT))
             applies = not (model.adaptive or model.num_loss_partitions is not None)
-            applies = applies and model.solver in ("auto", DESCENT_SOLVER)
+            applies = applies and model.solver in ("auto", DESCENT)
             applies = applies and objective.n_weights <= MOST_IN_MATRIX
             work = self.l1s.size * descent_work(objective, is_warm=True)
             applies = applies and hessian_work(objective) <= work
         else:
-            costs = estimate_costs(objective, model.solver, visits_wanted)
-            applies = costs.begins_with_newton and costs.forms_hessian and not costs.is_interior
+            plan = model._plan(objective, data.n_problems)
+            applies = plan.solver == CHOLESKY
             applies = applies and not self.l1s.any() and not model._phi.is_joint
         if not applies or objective.phi.is_linear_far:
             return []
@@ -147,8 +147,8 @@ class WarmFits:
         model.keep_duals = False  # those of the solutions are never needed
         points = [model._initial_point(data, objective, None, k) for k in range(data.n_problems)]
         if squared:
-            return paths_of_targets(objective, points, costs)
-        return [NewtonPath(objective, point, costs, k) for k, point in enumerate(points)]
+            return paths_of_targets(objective, points, plan)
+        return [NewtonPath(objective, point, plan, k) for k, point in enumerate(points)]
 
     def without(self, test: np.ndarray, train: np.ndarray) -> WarmFits:
         """Return fits to the samples of `train`, which are all but those of `test`."""
@@ -179,7 +179,7 @@ class WarmFits:
         """Go on along the paths, if there are any; return a fit if all of them do."""
         if not self._paths:
             return None
-        with self.model._solver_options(1, seed=0) as options:  # nothing is drawn
+        with self.model._solver_options(seed=0) as options:  # nothing is drawn
             results = self._solve_paths(options)
         solved = [result for result in results if result is not None]
         if len(solved) < len(results):

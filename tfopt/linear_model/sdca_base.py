@@ -12,7 +12,7 @@ from scipy import sparse
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.ascent import partitions_for, solve_all
+from tfopt.linear_model._solver.ascent import solve_all
 from tfopt.linear_model._solver.block_fit import (
     BlockFit,
     BlockInput,
@@ -20,14 +20,6 @@ from tfopt.linear_model._solver.block_fit import (
     fit_blocks,
 )
 from tfopt.linear_model._solver.centering import centering_shift
-from tfopt.linear_model._solver.costs import (
-    DESCENT_SOLVER,
-    INTERIOR_SOLVER,
-    begins_with_descent,
-    estimate_costs,
-    first_epochs_rate,
-    has_descent,
-)
 from tfopt.linear_model._solver.execution import ThreadExecutor
 from tfopt.linear_model._solver.objective import (
     InitialPoint,
@@ -35,6 +27,8 @@ from tfopt.linear_model._solver.objective import (
     as_rows,
     dual_point,
 )
+from tfopt.linear_model._solver.plan import Plan, Wanted, make_plan
+from tfopt.linear_model._solver.solvers import SOLVERS
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_options import SDCAOptions
 from tfopt.linear_model.sdca_results import SDCAResults
@@ -42,9 +36,6 @@ from tfopt.linear_model.training_data import TrainingData, WarmStart
 from tfopt.linear_model.validation import check_offset, check_total
 
 __all__ = ["SDCAEstimator"]
-
-#: The largest number of features whose Hessian is formed on request.
-MOST_FEATURES = 5000
 
 
 class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
@@ -57,13 +48,26 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         )
         return checked
 
-    def _n_partitions(self, objective: Objective, n_problems: int) -> int:
-        """Return the number of partitions that are visited in parallel."""
-        if self.num_loss_partitions is not None:
-            return int(self.num_loss_partitions)
-        if self.adaptive or n_problems > 1:  # classes are solved in parallel instead
-            return 1
-        return partitions_for(objective.n_features, objective.n_weights)
+    def _plan(
+        self,
+        objective: Objective,
+        n_problems: int,
+        mean_square: Callable[[], float] | None = None,
+        *,
+        polishes: bool = True,
+    ) -> Plan:
+        """Return how to fit; without `mean_square`, that of rows, no strong l2 is relied on."""
+        wanted = Wanted(
+            solver=self.solver,
+            adaptive=bool(self.adaptive),
+            n_partitions=self.num_loss_partitions,
+            n_problems=n_problems,
+            tol=self._tol,
+            polishes=self.tol is None and polishes,
+            is_warm=self._is_warm,
+            mean_square=mean_square,
+        )
+        return make_plan(objective, wanted)
 
     def _initial_point(
         self, data: TrainingData, objective: Objective, last: WarmStart | None, k: int
@@ -139,12 +143,11 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         self, X: Any, target: Callable[[int], np.ndarray], n_problems: int, weights: np.ndarray
     ) -> TrainingData:
         """Return what all fits to the same samples need, whatever their penalties."""
-        if self.solver in ("newton-cholesky", INTERIOR_SOLVER) and X.shape[1] > MOST_FEATURES:
-            other = "newton-cg" if self.solver == "newton-cholesky" else "sdca"
+        if self.solver != "auto" and X.shape[1] > SOLVERS[self.solver].most_features:
             raise ValueError(
                 f"solver={self.solver!r} forms matrices of n_features**2 numbers: X has "
-                f"{X.shape[1]} features, and at most {MOST_FEATURES} are allowed; set "
-                f"solver={other!r}"
+                f"{X.shape[1]} features, and at most {SOLVERS[self.solver].most_features} are "
+                f"allowed; set solver={self._other_solver(X.shape[1])!r}"
             )
         n_threads = self._n_threads()
         data = TrainingData(as_rows(X), X.shape, None, target, n_problems, weights, n_threads)
@@ -155,11 +158,8 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
 
         def is_factorized() -> bool:
             objective = self._objective(X.shape[1], 1, data.rows)
-            visits_wanted = self.adaptive or self._n_partitions(objective, n_problems) > 1
-            costs = estimate_costs(objective, self.solver, visits_wanted)
-            return (costs.begins_with_newton and costs.forms_hessian) or (
-                self._first_solver(objective, data) == DESCENT_SOLVER
-            )
+            plan = self._plan(objective, n_problems, lambda: data.mean_square, polishes=False)
+            return plan.begins_with_steps and plan.forms_hessian
 
         shift = centering_shift(moments, len(X), is_factorized)
         if shift is None:
@@ -179,27 +179,11 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         if data.squares_overflow(objective.l2 or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         start = partial(self._initial_point, data, objective, self._warm_start(data))
-        n_partitions = self._n_partitions(objective, data.n_problems)
-        first = self._first_solver(objective, data)
-        rate = 0.0
-        if first == "auto" and not self._is_warm:
-            rate = first_epochs_rate(objective, data.mean_square, self._tol)
-        with self._solver_options(n_partitions, first, rate=rate) as options:
+        plan = self._plan(objective, data.n_problems, lambda: data.mean_square)
+        with self._solver_options() as options:
             duals = np.empty((data.n_problems if self.keep_duals else 0, data.X_shape[0]))
-            results = solve_all(objective, start, data.n_problems, options, workers, duals)
+            results = solve_all(objective, start, data.n_problems, options, plan, workers, duals)
         return BlockFit(results, duals, data.shift, (len(data.weights),))
-
-    def _first_solver(self, objective: Objective, data: TrainingData) -> str:
-        """Return the solver to begin with, or "auto"."""
-        visits_wanted = self.adaptive or self.num_loss_partitions is not None
-        if self.solver != "auto" or visits_wanted:
-            return str(self.solver)
-        if not has_descent(objective):
-            return "auto"
-        descends = begins_with_descent(
-            objective, data.mean_square, self._tol, is_warm=self._is_warm
-        )
-        return DESCENT_SOLVER if descends else "auto"
 
     def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
         """Solve the problems in fixed blocks of samples."""
@@ -218,7 +202,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         ]
         objective = self._objective(0, 1)
         with (
-            self._solver_options(len(blocks)) as options,
+            self._solver_options() as options,
             ThreadExecutor(blocks, self._n_threads()) as executor,
         ):
             fit = fit_blocks(self, executor, objective, options)

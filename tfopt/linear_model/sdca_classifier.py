@@ -12,6 +12,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
 from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomial
+from tfopt.linear_model._solver.solvers import SOLVERS
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
@@ -101,7 +102,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     keep_duals : bool, default=True
         Whether to keep `dual_coef_`, which takes a number for each sample and class.
     verbose : bool, default=False
-        Show a progress bar; needs tqdm.
+        Show a progress bar, and why each solver begins or takes over; needs tqdm.
     callback : callable, optional
         Called after each iteration with its record, as in `history_`. Calls do not overlap, but
         those of several classes are interleaved. If it returns True, the fit ends: each class with
@@ -123,7 +124,8 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     history_ : list of list of dict
         For each problem and iteration: the number of the problem (its row in `coef_`) and of the
         iteration, the solver, the seconds since the start, the objective (NaN if it was not
-        computed), the relative gap (an estimate unless certified), and whether it is certified.
+        computed), the relative gap (an estimate unless certified), whether it is certified, and
+        the reason why this solver takes the iteration.
     solver_ : list of str
         The solver of each problem's last iteration.
     n_features_in_ : int
@@ -262,7 +264,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         for name, value, good in (
             ("l1", self.l1, self.l1 == 0),
             ("l2", self.l2, self.l2 != 0),
-            ("solver", self.solver, self.solver in ("auto", "newton-cg")),
+            ("solver", self.solver, self.solver == "auto" or SOLVERS[self.solver].is_joint),
             ("adaptive", self.adaptive, not self.adaptive),
             ("num_loss_partitions", self.num_loss_partitions, self.num_loss_partitions is None),
         ):
@@ -287,7 +289,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         start = np.zeros((data.n_problems, data.X_shape[1] + 1))
         if last is not None:
             start[:, :-1], start[:, -1] = last.w, last.bias if self.fit_intercept else 0.0
-        with self._solver_options(1) as options:
+        with self._solver_options() as options:
             result, duals = solve_multinomial(problem, start, options)
         return BlockFit([result], duals, data.shift, (data.X_shape[0],))
 

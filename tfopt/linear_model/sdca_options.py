@@ -17,9 +17,9 @@ from sklearn.utils import check_random_state
 
 from tfopt import threads
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model._solver.costs import INTERIOR_SOLVER, SOLVERS
 from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.objective import NO_ROWS, Objective, Rows
+from tfopt.linear_model._solver.solvers import SOLVERS
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, check_number
@@ -96,21 +96,29 @@ class SDCAOptions:
                 f"solver={solver!r} does not apply to fixed blocks: set solver='auto', or "
                 "num_loss_partitions to a number or None"
             )
-        if solver in ("auto", "sdca"):
+        if solver == "auto":
             return
-        if self.adaptive or self.num_loss_partitions is not None:
+        needs = SOLVERS[solver]
+        visits_wanted = self.adaptive or self.num_loss_partitions is not None
+        if visits_wanted and not needs.visits:
             raise ValueError(
                 f"solver={solver!r} does not visit samples: adaptive and num_loss_partitions are "
                 "for solver='sdca'"
             )
-        if self.l1 > 0 and solver != "cd":
-            other = "cd" if self._phi.is_smooth else "sdca"
-            raise ValueError(
-                f"solver={solver!r} needs l1=0, not l1={self.l1!r}: set solver={other!r}"
-            )
-        if self._phi.is_smooth == (solver == INTERIOR_SOLVER):
-            needed = "loss with a corner" if solver == INTERIOR_SOLVER else "smooth loss"
-            raise ValueError(f"solver={solver!r} needs a {needed}, not loss={self.loss!r}")
+        unmet = needs.unmet(self._phi, self.l1, self._l2())
+        if unmet is not None:
+            other = self._other_solver()
+            raise ValueError(f"solver={solver!r} needs {unmet}: set solver={other!r}")
+
+    def _other_solver(self, n_features: int = 0) -> str:
+        """Return the name of a solver that does apply: "sdca" only if no other does."""
+        l1, l2 = float(self.l1), self._l2()
+        sdca, *others = [
+            name
+            for name, needs in SOLVERS.items()
+            if needs.unmet(self._phi, l1, l2) is None and n_features <= needs.most_features
+        ]
+        return others[0] if others else sdca
 
     @property
     def _phi(self) -> PointwiseLoss:
@@ -157,7 +165,7 @@ class SDCAOptions:
         """Refuse l2 = 0 where coordinate descent does not apply."""
         reasons = {
             "l1 > 0": self.l1 > 0,
-            "solver='auto' or 'cd'": self.solver in ("auto", "cd"),
+            "solver='auto' or 'cd'": self.solver == "auto" or not SOLVERS[self.solver].l2,
             "a smooth loss": self._phi.is_smooth,
             "no fixed blocks": not self._in_blocks,
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
@@ -205,28 +213,18 @@ class SDCAOptions:
         )
 
     @contextlib.contextmanager
-    def _solver_options(
-        self,
-        n_partitions: int,
-        solver: str = "auto",
-        seed: int | None = None,
-        *,
-        rate: float = 0.0,
-    ) -> Iterator[SolverOptions]:
+    def _solver_options(self, seed: int | None = None) -> Iterator[SolverOptions]:
         """Yield the solver options; show a progress bar meanwhile."""
         if seed is None:
             seed = _seed_of(self.random_state)
         deadline = math.inf if self.max_time is None else time.perf_counter() + self.max_time
         options = SolverOptions(
-            n_partitions=n_partitions,
             adaptive=bool(self.adaptive),
             seed=seed,
             max_iter=self.max_iter,
             tol=self._tol,
             polish=self.tol is None,
-            solver=solver,
             deadline=deadline,
-            rate=rate,
         )
         if not self.verbose and self.callback is None:
             yield options

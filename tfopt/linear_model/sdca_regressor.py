@@ -10,9 +10,9 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
-from tfopt.linear_model._solver.costs import estimate_costs
 from tfopt.linear_model._solver.least_squares import paths_of_targets, residuals
 from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._solver.solvers import CHOLESKY
 from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.predictions import LinearRegressorMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
@@ -219,15 +219,17 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         """Solve for several targets by one factorization, if it applies to each of them."""
         _, n_threads = data.workers_and_threads()
         objective = self._objective(data.X_shape[1], n_threads, data.rows)
-        visits_wanted = self.adaptive or self.num_loss_partitions is not None
-        costs = estimate_costs(objective, self.solver, visits_wanted)
-        applies = costs.begins_with_newton and costs.forms_hessian
-        if not applies or data.squares_overflow(objective.l2):
+        plan = self._plan(objective, data.n_problems)
+        if (
+            plan.solver != CHOLESKY
+            or self.num_loss_partitions is not None
+            or data.squares_overflow(objective.l2)
+        ):
             return None
         n = data.n_problems
         points = [self._initial_point(data, objective, None, k) for k in range(n)]
-        with self._solver_options(1, seed=0) as options:  # nothing is drawn
-            paths = paths_of_targets(objective, points, costs)
+        with self._solver_options(seed=0) as options:  # nothing is drawn
+            paths = paths_of_targets(objective, points, plan)
             results = [path.solve(0.0, objective.l2, options) for path in paths]
         solved = [result for result in results if result is not None]
         if len(solved) < n:

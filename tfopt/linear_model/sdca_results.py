@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tfopt.imports import imported
 from tfopt.linear_model._solver.block_fit import BlockFit
-from tfopt.linear_model._solver.costs import applies_in_blocks
 from tfopt.linear_model._solver.monitor import SolverResult
+from tfopt.linear_model._solver.plan import applies_in_blocks
 
 __all__ = ["ProgressBar", "SDCAResults"]
 
@@ -123,6 +123,7 @@ class ProgressBar:
 
     def __init__(self, verbose: bool, max_iter: int) -> None:
         self._bar: Any = None
+        self._reasons: set[str] = set()
         if verbose:
             self._bar = imported("tqdm.auto").tqdm(total=max_iter, unit="epoch")
 
@@ -139,3 +140,7 @@ class ProgressBar:
             self._bar.update(max(record["iteration"] - self._bar.n, 0))
             name = "gap" if "gap" in record else "loss"
             self._bar.set_postfix({name: f"{record[name]:.1e}"})
+            reason = record.get("reason", "")
+            if reason and reason not in self._reasons:
+                self._reasons.add(reason)
+                self._bar.write(reason, file=self._bar.fp)

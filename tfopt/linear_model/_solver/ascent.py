@@ -13,22 +13,17 @@ from tfopt.kernels.sdca import solver as sdca_solver
 from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.coordinate_descent import run_descent, solve_by_descent
-from tfopt.linear_model._solver.costs import (
-    DESCENT_SOLVER,
-    NEWTON_SOLVERS,
-    Costs,
-    estimate_costs,
-)
 from tfopt.linear_model._solver.design import LaneDesign, MemoryDesign, Point, aligned_zeros
 from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.sampling import sampled
-from tfopt.linear_model._solver.work import sample_size
+from tfopt.linear_model._solver.solvers import DESCENT, INTERIOR
 
-__all__ = ["LANES", "bucket_for", "intercept_curvature", "partitions_for", "solve_all"]
+__all__ = ["LANES", "bucket_for", "intercept_curvature", "solve_all"]
 
 #: The intercept's curvature relative to the mean of the examples': the best of those tried.
 INTERCEPT_SHARE = 0.1
@@ -39,17 +34,6 @@ MERGES = 2
 #: The relative gap of a sample's minimum, which is about how far it is from that of all rows; and
 #: the largest number of steps.
 SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 20
-
-
-def partitions_for(n_features: int, n_weights: int) -> int:
-    """Return the number of partitions for data of a size.
-
-    Partitions whose changes overlap much cost more epochs than they save, so there is one if there
-    are few weights. The number must not depend on the machine, for the result depends on it.
-    """
-    if n_features < 2**20 or n_weights < 2000:
-        return 1
-    return 2 if n_features < 2**24 else 4
 
 
 def bucket_for(objective: Objective) -> int:
@@ -73,18 +57,24 @@ class _Epochs:
     Every example is visited again before long, and certificates are of all.
     """
 
-    def __init__(self, objective: Objective, initial: InitialPoint, options: SolverOptions):
+    def __init__(
+        self,
+        objective: Objective,
+        initial: InitialPoint,
+        options: SolverOptions,
+        n_partitions: int,
+    ) -> None:
         self.objective, self.examples, self.options = objective, initial.examples(), options
         self.examples["curvature"] = initial.curvature()
         self.bucket = bucket_for(objective)
         started = bool(initial.a.any())
         self.v = objective.weights_of(self.examples) if started else np.zeros(objective.n_weights)
-        n_replicas = options.n_partitions if options.n_partitions > 1 else 0
+        n_replicas = n_partitions if n_partitions > 1 else 0
         self.replicas = np.zeros((n_replicas, objective.n_weights))
         self.before = np.zeros(len(self.examples) if n_replicas else 0)
         self.idle = np.zeros(len(self.examples), np.uint8)
         self.n_sweeps = 0
-        self.sigma = 1 + (options.n_partitions - 1) / 2
+        self.sigma = 1 + (n_partitions - 1) / 2
         self.bias = initial.bias
         self.bias_curvature = intercept_curvature(objective, initial)
         self.update_multiplier()
@@ -191,6 +181,7 @@ def solve_all(
     initial_point: Callable[[int], InitialPoint],
     n_problems: int,
     options: SolverOptions,
+    plan: Plan,
     workers: int,
     duals: np.ndarray,
 ) -> list[SolverResult]:
@@ -205,6 +196,7 @@ def solve_all(
     n_problems : int
         One, or one for each class against the rest.
     options : SolverOptions
+    plan : Plan
     workers : int
     duals : ndarray, shape (n_problems, n_examples) or (0, n_examples)
         Is set to the dual variables, if it has rows for them.
@@ -215,22 +207,16 @@ def solve_all(
         A relative gap exceeds `options.tol` only if `max_iter` was too small, or rounding limits
         the accuracy.
     """
-    visits_wanted = options.adaptive or options.n_partitions > 1
-    costs = estimate_costs(
-        objective, options.solver, visits_wanted or options.rate > 0, polishes=options.polish
-    )
-    alone = visits_wanted or costs.begins_with_newton or options.solver == DESCENT_SOLVER
-    together = n_problems > 1 and objective.phi.is_classification and not alone
     rounds = -(-n_problems // (LANES * workers))
-    n_groups = min(rounds * workers, n_problems) if together else n_problems
+    n_groups = min(rounds * workers, n_problems) if plan.together else n_problems
 
     features = Features(objective)
 
     def solve_group(group: Sequence[int]) -> list[SolverResult]:
         first = group[0]
-        if options.solver == DESCENT_SOLVER:
+        if plan.solver == DESCENT:
             result, found = solve_by_descent(
-                objective, features, initial_point(first), options, first
+                objective, features, initial_point(first), options, plan, first
             )
             duals[first : first + 1] = found
             return [result]
@@ -239,9 +225,8 @@ def solve_all(
             features,
             [initial_point(k) for k in group],
             options,
-            costs,
+            plan,
             first,
-            together,
         )
         minimization.run()
         for kept, state in zip(duals[first:], design.states, strict=False):
@@ -262,9 +247,8 @@ def _minimization(
     features: Features,
     initial_points: list[InitialPoint],
     options: SolverOptions,
-    costs: Costs,
+    plan: Plan,
     first: int,
-    together: bool,
 ) -> tuple[Minimization, MemoryDesign]:
     """Prepare to minimize one problem, or up to LANES: with equal results, but for rounding."""
     examples = [initial.examples() for initial in initial_points]
@@ -272,18 +256,18 @@ def _minimization(
     begun: list[_Epochs | _ClassEpochs] = []
 
     def visits() -> _Epochs | _ClassEpochs:
-        if not begun and together:
+        if not begun and plan.together:
             begun.append(_ClassEpochs(objective, initial_points, options))
         elif not begun:
-            begun.append(_Epochs(objective, initial_points[0], options))
+            begun.append(_Epochs(objective, initial_points[0], options, plan.n_partitions))
         return begun[0]
 
     def duals(problem: int) -> np.ndarray:
         return visits().duals(problem)
 
-    design = (LaneDesign if together else MemoryDesign)(objective, examples, costs, duals)
+    design = (LaneDesign if plan.together else MemoryDesign)(objective, examples, plan, duals)
     minimization = Minimization(objective, design, visits, options, len(examples), first)
-    if costs.descends:
+    if plan.steps == DESCENT:
 
         def descend(k: int, point: Certificate) -> None:
             design.states[k] = run_descent(
@@ -294,34 +278,28 @@ def _minimization(
         return minimization, design
     for k, initial in enumerate(initial_points):
         if initial.w is None:
-            if costs.begins_with_newton:
-                minimization.begin_newton(k, *_newton_start(objective, initial, options, costs))
-        elif costs.begins_with_newton and not costs.is_interior:
+            if plan.begins_with_steps:
+                minimization.begin_newton(k, *_newton_start(objective, initial, options, plan))
+        elif plan.begins_with_steps and plan.steps != INTERIOR:
             minimization.begin_newton(k, initial.w, initial.bias)
-        elif math.isfinite(costs.newton_step):
+        elif math.isfinite(plan.step_cost):
             minimization.begin_newton(k, initial.w, initial.bias, tentatively=True)
     return minimization, design
 
 
 def _newton_start(
-    objective: Objective, initial: InitialPoint, options: SolverOptions, costs: Costs
+    objective: Objective, initial: InitialPoint, options: SolverOptions, plan: Plan
 ) -> Point:
     """Return where Newton's method begins: at the minimum for a sample of many rows, or at 0."""
     zero = np.zeros(objective.n_weights), initial.bias
-    size = sample_size(objective) if costs.forms_hessian and not costs.is_interior else 0
-    sample = sampled(objective, initial, size) if size else None
+    sample = sampled(objective, initial, plan.sample) if plan.sample else None
     if sample is None:
         return zero
-    options = options._replace(
-        solver=NEWTON_SOLVERS[0],
-        tol=SAMPLE_TOL,
-        max_iter=SAMPLE_STEPS,
-        polish=False,
-        report=None,
-    )
+    options = options._replace(tol=SAMPLE_TOL, max_iter=SAMPLE_STEPS, polish=False, report=None)
+    plan = plan._replace(is_only=True)
     few, start = sample
     start = start._replace(w=zero[0])
-    minimization, _ = _minimization(few, Features(few), [start], options, costs, 0, False)
+    minimization, _ = _minimization(few, Features(few), [start], options, plan, 0)
     minimization.run()
     best = minimization.monitors[0].result().certificate
     return best.w, best.bias

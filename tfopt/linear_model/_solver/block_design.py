@@ -9,7 +9,6 @@ import numpy as np
 
 from tfopt.linear_model._solver import blocks
 from tfopt.linear_model._solver.blocks import BlockState, Decision, Method, after_decisions
-from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.design import (
     Design,
     GapSums,
@@ -19,6 +18,7 @@ from tfopt.linear_model._solver.design import (
     Tangents,
 )
 from tfopt.linear_model._solver.execution import Executor
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.rows import Linearization
 
 __all__ = ["BlockDesign"]
@@ -35,12 +35,12 @@ class BlockDesign(Design):
     ----------
     executor : Executor
         Its blocks are BlockState.
-    costs : Costs
+    plan : Plan
     n_problems : int
     """
 
-    def __init__(self, executor: Executor, costs: Costs, n_problems: int) -> None:
-        self.executor, self.costs = executor, costs
+    def __init__(self, executor: Executor, plan: Plan, n_problems: int) -> None:
+        self.executor, self.plan = executor, plan
         n_blocks = executor.n_blocks
         self._damping = [[1.0] * n_blocks for _ in range(n_problems)]
         self._is_best = [[False] * n_blocks for _ in range(n_problems)]
@@ -113,7 +113,7 @@ class BlockDesign(Design):
         if not points:
             return {}
         # to ask for the sums of derivatives later would cost another round
-        if self.costs.forms_hessian:
+        if self.plan.forms_hessian:
             answers = self._call("linearize_with_hessians", points, after_steps)
         else:
             answers = self._call("linearize", points)

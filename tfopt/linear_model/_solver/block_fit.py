@@ -14,13 +14,14 @@ from tfopt.linear_model._solver.block_ascent import BlockAscent, BlockVisits
 from tfopt.linear_model._solver.block_design import BlockDesign
 from tfopt.linear_model._solver.blocks import BlockState
 from tfopt.linear_model._solver.centering import centering_shift
-from tfopt.linear_model._solver.costs import applies_in_blocks, block_costs
 from tfopt.linear_model._solver.execution import Executor
 from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
+from tfopt.linear_model._solver.plan import make_block_plan
 from tfopt.linear_model._solver.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._solver.rows import RowState
+from tfopt.linear_model._solver.solvers import INTERIOR
 
 __all__ = [
     "BlockFit",
@@ -256,17 +257,15 @@ def fit_blocks(
         BlockAscent(objective, executor.n_blocks, v.dense(), bias, curvature, dual_sum)
         for v, bias, dual_sum in zip(sums["v"], biases, sums["dual_sums"].tolist(), strict=True)
     ]
-    design = BlockDesign(executor, block_costs(objective), n_problems)
+    plan = make_block_plan(objective, is_dense=summary["dense"] == summary["n"])
+    design = BlockDesign(executor, plan, n_problems)
     visits = BlockVisits(design, ascents)
     minimization = Minimization(objective, design, lambda: visits, options, n_problems)
-    # to visit a dense row takes as long as several Newton passes, and other blocks gain little; far
-    # from the minimum, the second derivatives of some losses are mostly 0
-    begins = applies_in_blocks(objective) and not objective.phi.is_linear_far
-    if summary["dense"] == summary["n"] and begins:
+    if plan.begins_with_steps:
         last = estimator._warm_start_weights()
         for k, ascent in enumerate(ascents):
             w = ascent.v if last is None else last[k]
-            certifies = last is not None and design.costs.is_interior
+            certifies = last is not None and plan.steps == INTERIOR
             minimization.begin_newton(k, w, biases[k], tentatively=certifies)
     if checkpoints is not None:
         counts = summary.get("counts")  # of classes

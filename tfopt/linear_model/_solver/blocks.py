@@ -8,7 +8,6 @@ was lost can be repeated.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,11 +17,12 @@ from tfopt.kernels.sdca import blocks as sdca_blocks
 from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.ascent import bucket_for
-from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.design import MemoryDesign, Point
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import SparseDelta
 from tfopt.linear_model._solver.rows import Linearization, RowState
+from tfopt.linear_model._solver.solvers import SDCA
 
 __all__ = [
     "PARTS",
@@ -211,7 +211,7 @@ class _BlockRows(MemoryDesign):
     """The rows of a block, in whose states the visits' dual variables are."""
 
     def __init__(self, block: BlockState) -> None:
-        super().__init__(block.objective, (), Costs(math.inf, False), lambda k: self.states[k].a)
+        super().__init__(block.objective, (), Plan(SDCA, SDCA), lambda k: self.states[k].a)
         self.states = list(block.states)
 
     def linearize_with_hessians(

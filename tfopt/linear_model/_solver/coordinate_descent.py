@@ -16,12 +16,12 @@ from scipy import sparse
 from tfopt.kernels.sdca import coordinate_descent, second_order, visits
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.costs import DESCENT_SOLVER, Costs, estimate_costs
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton import MIN_DECREASE, line_search, promised_decrease
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 
@@ -54,11 +54,11 @@ def solve_by_descent(
     features: Features,
     initial: InitialPoint,
     options: SolverOptions,
+    plan: Plan,
     number: int = 0,
 ) -> tuple[SolverResult, np.ndarray]:
     """Minimize the objective of one problem; return the result and its dual variables."""
-    costs = estimate_costs(objective, DESCENT_SOLVER)
-    monitor = ConvergenceMonitor(options, costs, number)
+    monitor = ConvergenceMonitor(options, plan, number)
     w = np.zeros(objective.n_weights) if initial.w is None else initial.w
     state = RowState.initial(initial.examples())
     state = run_descent(objective, features, monitor, state, w, initial.bias)
@@ -78,7 +78,7 @@ def run_descent(
 
     Return the state of the rows, with the dual variables of the best certificate.
     """
-    design = MemoryDesign(objective, [], Costs(0.0, forms_hessian=True), lambda _: state.a)
+    design = MemoryDesign(objective, [], monitor.plan, lambda _: state.a)
     design.states.append(state)
     tangents = design.tangents({0: (w, bias)})[0]
     if not math.isfinite(tangents.losses):

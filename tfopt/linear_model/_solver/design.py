@@ -12,9 +12,9 @@ import numpy as np
 
 from tfopt.kernels.sdca import multiclass
 from tfopt.linear_model._solver import rows
-from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.rows import Linearization, RowState
 
 __all__ = [
@@ -56,7 +56,7 @@ class Design(Protocol):
     All methods are of a batch of problems: they take and return a dict by the problems' numbers.
     """
 
-    costs: Costs
+    plan: Plan
 
     def predict(
         self, points: Mapping[int, tuple[np.ndarray, Sequence[float]]]
@@ -123,7 +123,7 @@ class MemoryDesign(Design):
     objective : Objective
     examples : sequence of ndarray of EXAMPLE
         For each problem.
-    costs : Costs
+    plan : Plan
     current_duals : callable
         Returns the current dual variables of a problem's visits.
 
@@ -138,10 +138,10 @@ class MemoryDesign(Design):
         self,
         objective: Objective,
         examples: Sequence[np.ndarray],
-        costs: Costs,
+        plan: Plan,
         current_duals: Callable[[int], np.ndarray],
     ) -> None:
-        self.objective, self.costs = objective, costs
+        self.objective, self.plan = objective, plan
         self.states = [RowState.initial(each) for each in examples]
         self._current_duals = current_duals
         self.linearizations: dict[int, Linearization] = {}
@@ -189,7 +189,7 @@ class MemoryDesign(Design):
     def tangents(
         self, points: Mapping[int, Point], after_steps: bool = False
     ) -> dict[int, Tangents]:
-        if not self.costs.forms_hessian:  # with the sums of derivatives, in one pass
+        if not self.plan.forms_hessian:  # with the sums of derivatives, in one pass
             self.linearizations |= self.linearize(points)
             return {k: Tangents(self.linearizations[k].losses, np.inf) for k in points}
         found = {}
@@ -212,7 +212,7 @@ class MemoryDesign(Design):
     def newton_systems(
         self, problems: Iterable[int], near: Container[int] = ()
     ) -> dict[int, NewtonSystem]:
-        if self.costs.forms_hessian:
+        if self.plan.forms_hessian:
             return {k: self._newton_system(k, k in near) for k in problems}
         found = {k: self.linearizations[k] for k in problems}
         return {k: (each.gradient, each.hessian) for k, each in found.items()}
@@ -229,7 +229,7 @@ class MemoryDesign(Design):
             self.states[problem] = state._replace(hess_pointwise=bends)
             return gradient, hessian
         gradient, hessian = rows.newton_system(self.objective, state)
-        if self.costs.reuses_hessian:
+        if self.plan.reuses_hessian:
             self._formed[problem] = state.hess_pointwise, hessian
         return gradient, hessian
 

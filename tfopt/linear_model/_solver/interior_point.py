@@ -132,7 +132,7 @@ class InteriorPoint:
         self.objective, self.design = objective, design
         self.iterates: dict[int, _Iterate] = {}
         self._whole: set[int] = set()
-        self._leaves_out = design.costs.leaves_out_rows
+        self._leaves_out = design.plan.leaves_out_rows
 
     def begin(self, points: Mapping[int, Point], certificates: Mapping[int, Certificate]) -> None:
         """Begin at points, with dual variables on the central path for these weights.

@@ -17,10 +17,10 @@ from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.coordinate_descent import minimize_model, without_intercept
-from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 
@@ -85,7 +85,7 @@ class LeastSquares:
     objective : Objective
         Its penalties are not used, and its rows only where rounding is too much for the moments.
     initial : InitialPoint
-    costs : Costs
+    plan : Plan
     moments : Moments, optional
         At the initial intercept, if they are known; the objective has no rows then.
     """
@@ -94,10 +94,10 @@ class LeastSquares:
         self,
         objective: Objective,
         initial: InitialPoint,
-        costs: Costs,
+        plan: Plan,
         moments: Moments | None = None,
     ) -> None:
-        self.objective, self.costs, self.number = objective, costs, 0
+        self.objective, self.plan, self.number = objective, plan, 0
         self._initial, self._has_rows = initial, moments is None
         if moments is None:
             moments = Moments.of(objective, initial.examples(), initial.bias)
@@ -133,7 +133,7 @@ class LeastSquares:
         )
         objective = self.objective._replace(rows=held)
         part = Moments.of(objective, initial.examples(), initial.bias)
-        return LeastSquares(self.objective, self._initial, self.costs, self.moments.without(part))
+        return LeastSquares(self.objective, self._initial, self.plan, self.moments.without(part))
 
     def _move(self, w: np.ndarray, bias: float, losses: float, gradient: np.ndarray) -> None:
         """Have the model around a point, with the best intercept for it."""
@@ -148,7 +148,7 @@ class LeastSquares:
         None: rounding is too much for the tolerance.
         """
         objective = self.objective._replace(l1=l1, l2=l2)
-        monitor = ConvergenceMonitor(options, self.costs, self.number)
+        monitor = ConvergenceMonitor(options, self.plan, self.number)
         for _ in range(CENTRES):
             point = self._minimum(objective, options.tol)
             if point is not None and not point.relative_gap <= options.tol:
@@ -239,10 +239,10 @@ def _gap(
 
 
 def paths_of_targets(
-    objective: Objective, points: Sequence[InitialPoint], costs: Costs
+    objective: Objective, points: Sequence[InitialPoint], plan: Plan
 ) -> list[LeastSquares]:
     """Return the paths of several targets of the same rows, for one Gram matrix."""
-    paths = [LeastSquares(objective, points[0], costs)]
+    paths = [LeastSquares(objective, points[0], plan)]
     if len(points) == 1:
         return paths
     apart = np.array([point.bias - point.y for point in points[1:]])

@@ -21,6 +21,7 @@ from tfopt.linear_model._solver.interior_point import LOOSE, InteriorPoint
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions
 from tfopt.linear_model._solver.newton import Move, Origin, newton_steps
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.solvers import INTERIOR
 
 __all__ = ["Minimization", "Visits"]
 
@@ -77,7 +78,7 @@ class Minimization:
     ) -> None:
         self.objective, self.design, self.visits = objective, design, visits
         self.monitors = [
-            ConvergenceMonitor(options, design.costs, first_number + k) for k in range(n_problems)
+            ConvergenceMonitor(options, design.plan, first_number + k) for k in range(n_problems)
         ]
         self.n_iter, self.n_epochs = 0, 0
         self._interior = InteriorPoint(objective, design)
@@ -109,7 +110,9 @@ class Minimization:
         """
         while self._active():
             self.n_iter += 1
-            if self._interior.iterates or (self._newton_points and self.design.costs.is_interior):
+            if self._interior.iterates or (
+                self._newton_points and self.design.plan.steps == INTERIOR
+            ):
                 self._interior_iteration()
             elif self._newton_points:
                 self._newton_iteration()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfopt.errors import NotFiniteError
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.costs import EPOCH_SOLVER, NEWTON_STEPS, SOLVERS, Costs
-from tfopt.linear_model._solver.work import INTERIOR_STEPS
+from tfopt.linear_model._solver.plan import Plan
+from tfopt.linear_model._solver.solvers import INTERIOR, SDCA, SOLVERS
+from tfopt.linear_model._solver.work import INTERIOR_STEPS, NEWTON_STEPS
 
 __all__ = ["ConvergenceMonitor", "SolverOptions", "SolverResult"]
 
@@ -35,6 +36,8 @@ PATIENCE = 1.5
 #: It is tried once more when epochs have come within this relative gap, where it is to take over
 #: their dual variables and so takes fewer iterations.
 NEAR = 1e-3
+#: The solvers in the order of their codes in checkpoints.
+CODES = list(SOLVERS)
 #: The entries of a history record, besides the number of the problem.
 _RECORD = ("iteration", "solver", "seconds", "objective", "gap", "certified")
 
@@ -44,7 +47,6 @@ class SolverOptions(NamedTuple):
 
     Attributes
     ----------
-    n_partitions : int
     adaptive : bool
         Sample examples by importance.
     seed : int
@@ -58,16 +60,10 @@ class SolverOptions(NamedTuple):
         Whether a solution within `tol` is refined to the last digits if that is cheap.
     stopped : callable
         Whether to end with the next certificate, whatever its gap.
-    solver : str
-        "auto", or the solver to use from the beginning.
     deadline : float
         The time of `time.perf_counter` from which on to do so.
-    rate : float
-        Where "auto" begins with epochs because few are expected to do, the logarithm of the factor
-        by which one is expected to lower the gap; otherwise 0.
     """
 
-    n_partitions: int
     adaptive: bool
     seed: int
     max_iter: int
@@ -75,9 +71,7 @@ class SolverOptions(NamedTuple):
     report: Callable[[dict[str, Any]], object] | None = None
     polish: bool = False
     stopped: Callable[[], bool] | None = None
-    solver: str = "auto"
     deadline: float = math.inf
-    rate: float = 0.0
 
 
 class SolverResult(NamedTuple):
@@ -90,7 +84,7 @@ class SolverResult(NamedTuple):
     history : list of dict
         For each iteration the number of the problem, that of the iteration, the solver, the seconds
         since the start, the objective (NaN unless certified), the relative gap (an estimate unless
-        certified) and whether it is certified.
+        certified), whether it is certified, and the reason why this solver takes the iteration.
     stalled : bool
         Whether the solver ended because it could not lower the objective further.
     timed_out : bool
@@ -114,7 +108,7 @@ class ConvergenceMonitor:
     Parameters
     ----------
     options : SolverOptions
-    costs : Costs
+    plan : Plan
     number : int
         The number of the problem among those that are solved together.
 
@@ -129,19 +123,17 @@ class ConvergenceMonitor:
         Whether it was given up because no step lowers the objective further.
     """
 
-    def __init__(self, options: SolverOptions, costs: Costs, number: int):
-        self.options, self._newton_cost = options, costs.newton_step
-        self._step_for = costs.step_for
-        self._polishing_epochs = costs.polishing_epochs if options.polish else 0
-        self._steps_polish = costs.step_polishes and options.polish
+    def __init__(self, options: SolverOptions, plan: Plan, number: int):
+        self.options, self.plan, self._step_cost = options, plan, plan.step_cost
+        self._polishing_epochs = plan.polishing_epochs if options.polish else 0
+        self._steps_polish = plan.step_polishes and options.polish
         self._polish_until: int | None = None
-        self._step_solver, self._doubt = costs.step_solver, costs.doubt
-        self._is_next_due = False
-        self._first_epochs, self._is_interior = costs.first_epochs, costs.is_interior
-        self._interior_cost = NEWTON_STEPS * costs.newton_step / INTERIOR_STEPS
+        self._is_next_due, self._is_interior = False, plan.steps == INTERIOR
+        self._interior_cost = NEWTON_STEPS * plan.step_cost / INTERIOR_STEPS
         self._steps_left, self._has_given_up = math.inf, False
         self.wants_newton, self.is_done, self.stalled = False, False, False
         self._recorder = _HistoryRecorder(options, number)
+        self._recorder.reasons[plan.solver] = plan.reason
         self.best: Certificate | None = None
         self._last_gap, self._last_epoch, self._estimate_per_gap = math.inf, 0, 1.0
         self._last_step_gap = math.inf
@@ -155,12 +147,12 @@ class ConvergenceMonitor:
             should_certify = self._is_certificate_due(number, estimate)
         if not should_certify:
             scale = best.objective * self._estimate_per_gap if best is not None else math.nan
-            self._recorder.estimated(EPOCH_SOLVER, estimate / scale if scale else math.nan)
+            self._recorder.estimated(SDCA, estimate / scale if scale else math.nan)
         return should_certify
 
     def _is_certificate_due(self, number: int, estimate: float) -> bool:
         best = self.best
-        should_certify = self.is_last or number == self._first_epochs
+        should_certify = self.is_last or number == self.plan.first_epochs
         should_certify |= number - self._last_epoch >= CERTIFY_EVERY
         should_certify |= self._is_next_due
         if best is not None:
@@ -173,12 +165,13 @@ class ConvergenceMonitor:
         """Record a certificate of an epoch."""
         is_last = self.is_last or self._polish_until is not None
         self._keep_best(point)
-        self._recorder.certified(point, EPOCH_SOLVER)
+        self._recorder.certified(point, SDCA)
         if is_last or self._is_stopped:
             self.is_done = True
             return
         if self.is_converged:
             self.wants_newton = self._steps_polish
+            self._explain(self.plan.steps, "polishes the solution")
             more = min(POLISHING * number, self._polishing_epochs) if point.gap > 0 else 0
             self._polish_until = number + more
             self.is_done = not self.wants_newton and more == 0
@@ -190,31 +183,35 @@ class ConvergenceMonitor:
         rate = math.log(self._last_gap / point.gap) / (number - self._last_epoch)
         is_first = math.isinf(self._last_gap)
         if is_first:
-            rate = self.options.rate or ASSUMED_RATE
+            rate = self.plan.rate or ASSUMED_RATE
             if self._is_interior:  # with the weights 0 the relative gap was 1
                 rate = -math.log(point.relative_gap) / (SLOWER * number)
         wanted = max(self.options.tol, 1e-16)  # what rounding allows
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_epoch = point.gap, number
-        if self._step_for is not None and math.isfinite(self._newton_cost):
-            self._newton_cost = self._step_for(int(np.count_nonzero(point.w)))
-        expected = NEWTON_STEPS * self._newton_cost
+        if self.plan.step_cost_of is not None and math.isfinite(self._step_cost):
+            self._step_cost = self.plan.step_cost_of(int(np.count_nonzero(point.w)))
+        expected = NEWTON_STEPS * self._step_cost
         self.wants_newton = left > expected
         # the rate that was assumed is to be compared with that of the next epoch
-        self._is_next_due = is_first and self.wants_newton and left <= self._doubt * expected
+        self._is_next_due = is_first and self.wants_newton and left <= self.plan.doubt * expected
         self.wants_newton &= not self._is_next_due
         self.wants_newton &= not self._has_given_up or point.relative_gap <= NEAR
+        if self.wants_newton:
+            self._explain(self.plan.steps, self.plan.comparison(expected, left))
         if self.wants_newton and self._is_interior:
             self._steps_left = max(PATIENCE * INTERIOR_STEPS, left / self._interior_cost)
 
     def begin(self, point: Certificate) -> None:
         """Record the certificate of a warm start, and decide whether Newton's method goes on."""
         self._keep_best(point)
-        self._recorder.certified(point, self._step_solver)
+        if not self.plan.begins_with_steps:
+            self._explain(self.plan.steps, "goes on from the last fit")
+        self._recorder.certified(point, self.plan.steps)
         self.is_done = self._is_exhausted or (self.is_converged and not self._steps_polish)
         if point.gap > 0:
             left = math.log(point.relative_gap / max(self.options.tol, 1e-16)) / ASSUMED_RATE
-            self.wants_newton = left > WARM_NEWTON_STEPS * self._newton_cost
+            self.wants_newton = left > WARM_NEWTON_STEPS * self._step_cost
         self.wants_newton |= self._steps_polish
 
     def update_newton(self, point: Certificate) -> None:
@@ -225,7 +222,7 @@ class ConvergenceMonitor:
         goes_on = self._steps_polish and 2 * point.gap < self._last_step_gap
         self._last_step_gap = point.gap
         best = self._keep_best(point)
-        self._recorder.certified(best, self._step_solver)
+        self._recorder.certified(best, self.plan.steps)
         self.is_done = (self.is_converged and not goes_on) or self._is_exhausted
 
     def should_certify_step(self, estimate: Certificate, loose: float = 1.0) -> bool:
@@ -239,7 +236,7 @@ class ConvergenceMonitor:
 
     def skip_newton(self, estimate: Certificate) -> None:
         """Record a Newton step that is not worth a certificate."""
-        self._recorder.estimated(self._step_solver, estimate.relative_gap)
+        self._recorder.estimated(self.plan.steps, estimate.relative_gap)
         self._steps_left -= 1
 
     @property
@@ -251,13 +248,19 @@ class ConvergenceMonitor:
         """Go on with epochs; the second time for good."""
         if self._has_given_up:
             self.end_newton()
+        self._explain(SDCA, f"{self.plan.steps} took longer than was expected")
         self.wants_newton, self._has_given_up, self._steps_left = False, True, math.inf
 
     def end_newton(self) -> None:
         """Note that no step lowers the objective: unless that was rounding, epochs go on."""
-        self._newton_cost, self.wants_newton = math.inf, False
-        self.stalled = self.options.solver != "auto"
+        self._step_cost, self.wants_newton = math.inf, False
+        self.stalled = self.plan.is_only
+        self._explain(SDCA, f"no step of {self.plan.steps} lowers the objective further")
         self.is_done = self.is_converged or self.stalled
+
+    def _explain(self, solver: str, why: str) -> None:
+        """Note why a solver goes on."""
+        self._recorder.reasons[solver] = f"{solver}: {why}"
 
     @property
     def is_converged(self) -> bool:
@@ -307,15 +310,16 @@ class ConvergenceMonitor:
             "steps_left": self._steps_left,
             "has_given_up": self._has_given_up,
             "last": np.array(
-                [self._last_gap, self._last_epoch, self._estimate_per_gap, self._newton_cost]
+                [self._last_gap, self._last_epoch, self._estimate_per_gap, self._step_cost]
             ),
             "history": {name: self._column(name) for name in _RECORD},
+            "reasons": self._recorder.changes() | self._recorder.reasons,
         }
 
     def _column(self, name: str) -> np.ndarray:
         """Return an entry of all records, solvers as their codes."""
         values = [record[name] for record in self._recorder.history]
-        return np.array([SOLVERS.index(value) for value in values] if name == "solver" else values)
+        return np.array([CODES.index(value) for value in values] if name == "solver" else values)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the state of a checkpoint."""
@@ -324,12 +328,11 @@ class ConvergenceMonitor:
         self.is_done = bool(state["is_done"])
         self._steps_left = float(state.get("steps_left", math.inf))
         self._has_given_up = bool(state.get("has_given_up", False))
-        self._last_gap, number, self._estimate_per_gap, self._newton_cost = state["last"].tolist()
+        self._last_gap, number, self._estimate_per_gap, self._step_cost = state["last"].tolist()
         self._last_epoch = int(number)
         columns = {name: state["history"][name].tolist() for name in _RECORD}
-        columns["solver"] = [SOLVERS[code] for code in columns["solver"]]
-        rows = zip(*columns.values(), strict=True)
-        self._recorder.resume([self._recorder.record(row) for row in rows])
+        columns["solver"] = [CODES[code] for code in columns["solver"]]
+        self._recorder.resume(zip(*columns.values(), strict=True), state.get("reasons", {}))
 
     def result(self) -> SolverResult:
         """Return the best certificate and the history."""
@@ -350,15 +353,35 @@ class _HistoryRecorder:
     def __init__(self, options: SolverOptions, number: int):
         self.options, self.number, self.started = options, number, time.perf_counter()
         self.history: list[dict[str, Any]] = []
+        self.reasons: dict[str, str] = {}
 
-    def resume(self, history: list[dict[str, Any]]) -> None:
-        """Continue a history, as if no time had passed since its last record."""
-        self.history = history
-        self.started = time.perf_counter() - (history[-1]["seconds"] if history else 0)
+    def resume(self, rows: Iterable[Iterable[Any]], reasons: Mapping[str, str]) -> None:
+        """Continue a history, as if no time had passed since its last record.
 
-    def record(self, values: Iterable[Any]) -> dict[str, Any]:
-        """Return a record with these entries."""
-        return {"problem": self.number, **dict(zip(_RECORD, values, strict=True))}
+        `reasons` are `changes`, and the last of each solver.
+        """
+        self.history = []
+        for row in rows:
+            solver, number = self._record(row)["solver"], str(len(self.history) + 1)
+            self.reasons[solver] = reasons.get(number, self.reasons.get(solver, ""))
+            self.history.append(self._record(row))
+        self.reasons |= {name: text for name, text in reasons.items() if name in SOLVERS}
+        seconds = self.history[-1]["seconds"] if self.history else 0.0
+        self.started = time.perf_counter() - seconds
+
+    def changes(self) -> dict[str, str]:
+        """Return the reasons by the numbers of the iterations from which on they hold."""
+        changes, last = {}, None
+        for record in self.history:
+            if record["reason"] != last:
+                changes[str(record["iteration"])] = last = record["reason"]
+        return changes
+
+    def _record(self, values: Iterable[Any]) -> dict[str, Any]:
+        """Return a record with these entries, and with the reason of the solver."""
+        entries = dict(zip(_RECORD, values, strict=True))
+        reason = self.reasons.get(entries["solver"], "")
+        return {"problem": self.number, **entries, "reason": reason}
 
     def certified(self, point: Certificate, solver: str) -> None:
         stated = point._replace(gap=point.stated_gap)
@@ -370,7 +393,7 @@ class _HistoryRecorder:
     def _add(self, solver: str, objective: float, gap: float, certified: bool) -> None:
         seconds = time.perf_counter() - self.started
         values = (len(self.history) + 1, solver, seconds, objective, gap, certified)
-        record = self.record(values)
+        record = self._record(values)
         self.history.append(record)
         if self.options.report:
             self.options.report(record)

@@ -13,7 +13,6 @@ where an intercept demands that sum_i c_i * a_i = 0. At the minimum q_i = softma
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +20,12 @@ from scipy.special import kl_div
 
 from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.costs import NEWTON_SOLVERS, Costs
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.multinomial_system import Multinomial, MultinomialSystem, is_small
 from tfopt.linear_model._solver.newton import MIN_DECREASE, armijo_holds
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._solver.solvers import CG
 from tfopt.linear_model._solver.work import CHEAP
 
 __all__ = ["Multinomial", "solve_multinomial"]
@@ -68,9 +68,9 @@ def solve_multinomial(
     ndarray, shape (n_classes, n_samples)
         The dual variables.
     """
-    options = options._replace(solver=NEWTON_SOLVERS[1])
-    costs = Costs(math.inf, forms_hessian=False, step_polishes=is_small(problem, CHEAP))
-    monitor = ConvergenceMonitor(options, costs, 0)
+    why = f"{problem.n_classes} classes as one problem, {problem.n_features} features"
+    plan = Plan(CG, CG, f"{CG}: {why}", is_only=True, step_polishes=is_small(problem, CHEAP))
+    monitor = ConvergenceMonitor(options, plan, 0)
     theta = start - start.mean(axis=0)
     if problem.intercept and not theta.any():
         with np.errstate(divide="ignore"):

@@ -115,7 +115,7 @@ def newton_steps(
         gradient[:-1] += objective.l2 * point.w
         if not objective.intercept:
             gradient[-1] = 0.0
-    forms_hessian = design.costs.forms_hessian
+    forms_hessian = design.plan.forms_hessian
     moved: dict[int, Move] = {}
     if forms_hessian:
         steps = {}

@@ -13,11 +13,11 @@ import numpy as np
 
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate, assemble
-from tfopt.linear_model._solver.costs import Costs
 from tfopt.linear_model._solver.design import MemoryDesign, Point
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton import line_search, solve_newton_system
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 
 __all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]
@@ -80,18 +80,18 @@ class NewtonPath:
     objective : Objective
         Of a smooth loss but the squared one, without l1; its l2 is not used.
     initial : InitialPoint
-    costs : Costs
+    plan : Plan
     number : int, optional
         Of the problem, for the history.
     """
 
     def __init__(
-        self, objective: Objective, initial: InitialPoint, costs: Costs, number: int = 0
+        self, objective: Objective, initial: InitialPoint, plan: Plan, number: int = 0
     ) -> None:
         self.objective = objective._replace(l2=1.0)
-        self.costs, self.number = costs, number
+        self.plan, self.number = plan, number
         examples = initial.examples()
-        self._design = MemoryDesign(self.objective, [examples], costs, lambda _: initial.a)
+        self._design = MemoryDesign(self.objective, [examples], plan, lambda _: initial.a)
         self._factors = self._design.states[0].factors()
         self._hessian: np.ndarray | None = None
         start = np.zeros(objective.n_weights), initial.bias
@@ -110,7 +110,7 @@ class NewtonPath:
         l1 is 0.
         """
         objective = self.objective._replace(l2=l2)
-        monitor = ConvergenceMonitor(options, self.costs, self.number)
+        monitor = ConvergenceMonitor(options, self.plan, self.number)
         is_first = True
         while True:
             point = self._certificate(objective)

@@ -23,17 +23,21 @@ __all__ = [
     "FEW_PRODUCTS",
     "INTERIOR_STEPS",
     "MOST_WEIGHTS",
+    "NEWTON_STEPS",
     "PRODUCTS",
     "WORTH",
     "ascent_work",
+    "choose_linear_solver",
     "descent_work",
     "epoch_rate",
     "epoch_work",
     "hessian_work",
     "interior_work",
+    "is_tall",
     "n_rows",
     "newton_work",
     "product_work",
+    "reuses_hessian",
     "sample_size",
 ]
 
@@ -51,7 +55,8 @@ VISIT, PLAIN_VISIT = 400.0, 200.0
 #: A multiply-add of a factorization, whose rows are read again and again.
 FACTOR = 4.0
 
-#: With more weights the Hessian is not formed: conjugate gradients find the direction.
+#: With more weights no Hessian is formed unless it is asked for: conjugate gradients find the
+#: direction.
 MOST_WEIGHTS = 500
 #: About how many products with the Hessian conjugate gradients take. On ill-conditioned data it is
 #: several times as many, so that forming the matrix pays up to WORTH times their work.
@@ -60,8 +65,8 @@ PRODUCTS, WORTH = 20, 3
 FEW_PRODUCTS = 5
 #: About how many Newton steps a fit takes from the weights 0, and passes over the rows a step.
 STEPS, PASSES = 6, 4
-#: And how many from the minimum for a sample of the rows, with what that costs.
-SAMPLED_STEPS = 2
+#: And how many from the minimum for a sample of the rows, with what that costs; and after epochs.
+SAMPLED_STEPS, NEWTON_STEPS = 2, 3
 #: About how many epochs it takes instead, where features are few and so have much in common.
 EPOCHS = 30
 #: About how many steps coordinate descent takes, with a loss whose model is exact and with others,
@@ -100,6 +105,28 @@ def hessian_work(objective: Objective) -> float:
     dense_work = float(dense.size) * ((width + 1) / 2 + 2 * DENSE)
     factorization = FACTOR * float(objective.n_weights) ** 3 / 6
     return float(PAIR * sparse_pairs + dense_work + factorization)
+
+
+def choose_linear_solver(objective: Objective) -> tuple[bool, float]:
+    """Return whether to factorize the Hessian, and the cost of a step in epochs."""
+    epoch = epoch_work(objective)
+    is_many = objective.n_weights > MOST_WEIGHTS
+    n_products = FEW_PRODUCTS if is_many and is_tall(objective) else PRODUCTS
+    by_products = n_products * product_work(objective) / epoch + 1
+    if is_many:
+        return False, by_products
+    with_matrix = hessian_work(objective) / epoch + 1
+    return (True, with_matrix) if with_matrix <= WORTH * by_products else (False, by_products)
+
+
+def is_tall(objective: Objective) -> bool:
+    """Whether there are at least as many rows as weights."""
+    return n_rows(objective) >= objective.n_weights
+
+
+def reuses_hessian(objective: Objective) -> bool:
+    """Whether it costs more to form the Hessian than another iteration."""
+    return hessian_work(objective) > CHEAP
 
 
 def newton_work(objective: Objective, *, from_sample: bool = False) -> float:
