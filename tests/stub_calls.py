@@ -251,7 +251,8 @@ GOOD: dict[str, Any] = {
     "arrays.csr.dot": lambda: [*_rows()[:3], np.ones((D, 2))],
     "stream.ftrl.learn": lambda: [
         *_rows()[:3], np.arange(N), np.ones((N, 1)), np.ones(N), np.ones((D + 1, 1, 3)),
-        np.ones((2, 2)), 2, "logistic_loss", True, 0.1, 0.1, 0.1, 0.1, {}, {"a": 1},
+        np.ones((D + 1, 1)), np.ones((2, 2)), 2, "logistic_loss", 1.0, True, 0.1, 0.1, 0.1, 0.1, 1,
+        {"t_": 0, "_averaged": 0}, {"a": 1},
     ],
     "text.hashing.hash_columns": lambda: [
         np.arange(5), np.ones(5), 4, np.zeros(5, np.int32),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,18 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.sdca.visits import LOSSES
 from tfopt.kernels.stream.ftrl import learn
 from tfopt_ref import ftrl_stream
+from tfopt_ref.sdca_losses import PARAMETRIC
 
 OPTIONS = {
     "batch_size": 3,
     "loss": "logistic_loss",
+    "parameter": 1.0,
     "intercept": True,
     "lr": 0.3,
     "beta": 0.2,
     "l1": 0.1,
     "l2": 0.05,
+    "average": 0,
 }
 
 
@@ -39,17 +43,20 @@ def _case(seed: int, n: int, m: int, n_scores: int, dtype: Any) -> dict[str, Any
         "weights": random.uniform(0, 2, n),
         "order": random.integers(0, max(n, 1), 2 * n) if n else np.zeros(0, np.int64),
         "table": table,
+        "averages": np.zeros((m + 1, n_scores)),
         "losses": np.zeros((1, 2)),
     }
 
 
-def _learn(case: dict[str, Any], index: Any = np.int32, **options: Any) -> tuple[bool, dict]:
-    X, done = case["X"], {"t": 0}
+def _learn(case: dict[str, Any], index: Any = np.int32, **options: Any) -> tuple[int, dict]:
+    X, done = case["X"], {"t": 0, "t_": 7, "_averaged": 0}
     o = {**OPTIONS, **options}
+    averages = case["averages"] if o["average"] else case["averages"][:0]
     learned = learn(
         X.data, X.indices.astype(index), X.indptr.astype(index), case["order"], case["targets"],
-        case["weights"], case["table"], case["losses"], o["batch_size"], o["loss"],
-        o["intercept"], o["lr"], o["beta"], o["l1"], o["l2"], done, {"t": 1},
+        case["weights"], case["table"], averages, case["losses"], o["batch_size"], o["loss"],
+        o["parameter"], o["intercept"], o["lr"], o["beta"], o["l1"], o["l2"], o["average"], done,
+        {"t": 1},
     )  # fmt: skip
     return learned, done
 
@@ -61,6 +68,8 @@ def _learn(case: dict[str, Any], index: Any = np.int32, **options: Any) -> tuple
     n_scores=st.integers(1, 3),
     batch_size=st.integers(1, 30),
     loss=st.sampled_from(LOSSES),
+    parameter=st.sampled_from([0.25, 1.0]),
+    average=st.sampled_from([0, 1, 14]),
     intercept=st.booleans(),
     beta=st.sampled_from([0.0, 1.0]),
     l1=st.sampled_from([0.0, 0.2]),
@@ -77,42 +86,78 @@ def test_the_bits_are_those_of_the_specification(
         (X.indices[a:b].tolist(), X.data[a:b].astype(float).tolist())
         for a, b in zip(X.indptr, X.indptr[1:], strict=False)
     ]
-    expected, losses = ftrl_stream.learn(
+    if options["loss"] == "gamma_loss":  # of positive amounts
+        case["targets"] = abs(case["targets"]) + 0.5
+    expected = ftrl_stream.learn(
         rows, case["targets"], case["weights"], case["order"], case["table"],
-        lr=OPTIONS["lr"], **options,
+        lr=OPTIONS["lr"], seen=7, **options,
     )  # fmt: skip
-    assert _learn(case, index, **options) == (True, {"t": 1})
-    np.testing.assert_array_equal(case["table"], expected)
-    np.testing.assert_array_equal(case["losses"], [losses])
+    learned, done = _learn(case, index, **options)
+    assert learned == case["order"].size
+    assert done == {"t": 1, "t_": 7 + learned, "_averaged": expected.averaged}
+    np.testing.assert_array_equal(case["table"], expected.table)
+    np.testing.assert_array_equal(case["losses"], [expected.losses])
+    if expected.averaged:
+        steps = expected.averaged
+        mean = case["table"][..., 0] - case["averages"] / steps
+        np.testing.assert_allclose(mean, expected.sums / steps, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("where", ["first", "last"])
+def test_losses_without_a_parameter_ignore_it() -> None:
+    for loss in LOSSES:
+        cases = [_case(1, 9, 5, 1, np.float64) for _ in range(2)]
+        for case, parameter in zip(cases, (0.25, 0.75), strict=True):
+            case["targets"] = abs(case["targets"]) if loss == "gamma_loss" else case["targets"]
+            _learn(case, loss=loss, parameter=parameter)
+        same = cases[0]["table"].tobytes() == cases[1]["table"].tobytes()
+        assert same == (loss not in PARAMETRIC), loss
+
+
+@pytest.mark.parametrize("batch", [0, 1, 26])  # the last has fewer rows than the others
+@pytest.mark.parametrize("average", [0, 1])
 @pytest.mark.parametrize("m", [300, 100_000])  # more entries than features, and fewer
-def test_an_overflow_changes_nothing(where: str, m: int) -> None:
+def test_a_batch_that_overflows_is_the_first_that_is_not_taken(
+    batch: int, average: int, m: int
+) -> None:
     case = _case(1, 40, 300, 2, np.float64)
     case["table"] = np.random.default_rng(0).uniform(0.1, 1, (m + 1, 2, 3))
-    row = case["order"][0 if where == "first" else -1]
+    case["averages"] = np.zeros((m + 1, 2))
+    case["order"] = np.arange(80) % 40
+    options = {"loss": "squared_loss", "average": average}
+    good = copy.deepcopy(case)
+    good["order"] = case["order"][: 3 * batch]
+    row = case["order"][3 * batch + 1]
+    case["X"] = case["X"].copy()
     case["X"].data[case["X"].indptr[row]] = 1e200
-    before = case["table"].tobytes()
-    assert _learn(case, loss="squared_loss") == (False, {"t": 0})
-    assert case["table"].tobytes() == before
-    assert not case["losses"].any()
+    case["X"] = sparse.vstack([good["X"], case["X"]], "csr")
+    for name in ("targets", "weights"):
+        case[name] = np.concatenate([case[name]] * 2)
+    case["order"] = case["order"] + 40 * (np.arange(80) >= 3 * batch)
+    expected = _learn(good, **options) if batch else (0, {"t": 0, "t_": 7, "_averaged": 0})
+    assert _learn(case, **options) == expected
+    assert expected[0] == 3 * batch and expected[1]["t"] == (batch > 0)
+    for name in ("table", "averages", "losses"):
+        assert case[name].tobytes() == good[name].tobytes(), name
 
 
-def test_an_index_outside_changes_nothing() -> None:
-    for wrong in (-1, 300, 2**31 - 1):
-        case = _case(2, 40, 300, 2, np.float64)
-        case["X"].indices[case["X"].indptr[case["order"][-1]]] = wrong
-        before = case["table"].tobytes()
-        with pytest.raises(InvalidArgumentError):
-            _learn(case)
-        assert case["table"].tobytes() == before
-    case = _case(2, 40, 300, 2, np.float64)
-    case["order"][-1] = 40
-    before = case["table"].tobytes()
+@pytest.mark.parametrize("wrong", [-1, 300, 2**31 - 1, None])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_batch_with_an_index_outside_is_not_taken(wrong: int | None, first: bool) -> None:
+    """Nor are those after it: only another thread makes one, as the estimators check them."""
+    case, good = (_case(2, 40, 300, 2, np.float64) for _ in range(2))
+    case["order"] = good["order"] = np.arange(40)
+    at = 0 if first else 39
+    if wrong is None:
+        case["order"] = np.where(np.arange(40) == at, 40, case["order"])
+    else:
+        case["X"].indices[case["X"].indptr[at]] = wrong
+    good["order"] = good["order"][: at // 3 * 3]
+    if not first:
+        _learn(good)
     with pytest.raises(InvalidArgumentError):
         _learn(case)
-    assert case["table"].tobytes() == before
+    for name in ("table", "losses"):
+        assert case[name].tobytes() == good[name].tobytes(), name
 
 
 @pytest.mark.parametrize(
@@ -124,6 +169,8 @@ def test_an_index_outside_changes_nothing() -> None:
         {"weights": np.zeros(3)},
         {"table": np.zeros((8, 1, 2))},
         {"losses": np.zeros((1, 3))},
+        {"averages": np.zeros((7, 1)), "average": 1},
+        {"averages": np.zeros((8, 2)), "average": 1},
     ],
 )
 def test_arguments_that_do_not_fit(change: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from sklearn.metrics import log_loss
 from updates import update
 
 import tfopt_ref
+from tfopt.errors import NotFiniteError
 from tfopt.linear_model import FTRLClassifier, FTRLRegressor
 
 
@@ -182,7 +183,7 @@ def test_poisson() -> None:
         (lambda X, y: FTRLRegressor("poisson").fit(X, y - 1), "non-negative targets"),
         (
             lambda X, y: FTRLRegressor("poisson", learning_rate=1e4).fit(X * 100, y * 1e3),
-            "weights are no longer finite: lower learning_rate",
+            "no longer finite after [0-9]+ of 40 samples: lower learning_rate=10000 or scale",
         ),
         (
             lambda X, y: FTRLClassifier().fit(X, y).partial_fit(X, y, classes=[0, 1, 2]),
@@ -193,6 +194,29 @@ def test_poisson() -> None:
 def test_refusals(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(*data())
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("bad", [0, 1, 17])
+def test_a_piece_that_overflows_is_learned_up_to_the_batch_before(form: Any, bad: int) -> None:
+    X, y = data()
+    X[bad, 2] = 1e200
+    model, good = (FTRLRegressor(batch_size=4).partial_fit(form(X[20:]), y[20:]) for _ in "ab")
+    learned = bad // 4 * 4
+    if learned:
+        good.partial_fit(form(X[:learned]), y[:learned])
+    with pytest.raises(NotFiniteError, match=rf"after {learned} of 40 samples.*have been learned"):
+        model.partial_fit(form(X), y)
+    assert vars(model).keys() == vars(good).keys()
+    for name, value in vars(good).items():
+        np.testing.assert_array_equal(getattr(model, name), value, name)
+    first = FTRLRegressor(batch_size=4)
+    with pytest.raises(NotFiniteError, match=r"finite after [0-9]+ of .*features$"):
+        first.partial_fit(form(X), y)
+    assert vars(first) == vars(FTRLRegressor(batch_size=4))
+    with pytest.raises(NotFiniteError, match=r"finite after [0-9]+ of .*features$"):
+        model.fit(form(X), y)
+    np.testing.assert_array_equal(model.coef_, good.coef_)
 
 
 @pytest.mark.parametrize("name", ["loss_", "progressive_loss_"])
@@ -231,9 +255,14 @@ def test_no_row_is_converted_at_length(kind: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("rows", [1, 7, 40])
-def test_dense_rows_are_learned_as_sparse_ones(dtype: type, order: Any, rows: int) -> None:
+@pytest.mark.parametrize("has_zeros", [False, True])
+def test_dense_rows_are_learned_as_sparse_ones(
+    dtype: type, order: Any, rows: int, has_zeros: bool
+) -> None:
     X, y = data()
-    X[3], X[4, 2] = 0, -0.0
+    X = X + 1 + (X == -1)
+    if has_zeros:
+        X[0, 1], X[3], X[4, 2] = 0, 0, -0.0
     X = np.array(X[:rows], dtype, order=order)
     found = [
         FTRLClassifier(batch_size=3).partial_fit(given, y[:rows], classes=[0, 1])

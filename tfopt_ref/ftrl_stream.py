@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from tfopt_ref.sdca_losses import LOSSES
+from tfopt_ref.sdca_losses import loss_named
 from tfopt_ref.training_ops import apply_ftrl
 from tfopt_ref.update import Rows, updated
 
-__all__ = ["learn"]
+__all__ = ["Learned", "learn"]
 
 #: A row of data: the features that it has, and their values.
 Row = tuple[Sequence[int], Sequence[float]]
+
+
+class Learned(NamedTuple):
+    """What rows have taught.
+
+    Attributes
+    ----------
+    table : ndarray, shape (n_features + 1, n_scores, 3)
+    losses : list of two floats
+        The weighted sum of the losses of the rows' scores, each before its batch is learned, and
+        the sum of the weights.
+    sums : ndarray, shape (n_features + 1, n_scores)
+        Of the weights after each step that is averaged.
+    averaged : int
+        The number of these steps.
+    """
+
+    table: np.ndarray
+    losses: list[float]
+    sums: np.ndarray
+    averaged: int
 
 
 def learn(
@@ -25,13 +47,16 @@ def learn(
     *,
     batch_size: int,
     loss: str,
+    parameter: float = 1.0,
     intercept: bool,
     lr: float,
     beta: float,
     l1: float,
     l2: float,
-) -> tuple[np.ndarray, list[float]]:
-    """Return the table after the rows have been taken in an order, and their losses.
+    average: int = 0,
+    seen: int = 0,
+) -> Learned:
+    """Return what is learned of the rows in an order.
 
     Parameters
     ----------
@@ -43,16 +68,14 @@ def learn(
     table : ndarray, shape (n_features + 1, n_scores, 3)
         Of each feature and, last, of the intercept: the weight w, the sum of squared gradients and
         the linear term.
-
-    Returns
-    -------
-    table : ndarray
-    losses : list of two floats
-        The weighted sum of the losses of the rows' scores, each before its batch is learned, and
-        the sum of the weights.
+    average : int
+        A step is averaged if so many rows have been seen after it; 0: none is.
+    seen : int
+        The rows before these.
     """
     table, order, losses = table.copy(), list(order), [0.0, 0.0]
-    f, ridge = LOSSES[loss], l2 + beta / (2 * lr)
+    sums, averaged = np.zeros(table.shape[:2]), 0
+    f, ridge = loss_named(loss, parameter), l2 + beta / (2 * lr)
     for start in range(0, len(order), batch_size):
         batch = order[start : start + batch_size]
         n_scores = table.shape[1]
@@ -71,7 +94,10 @@ def learn(
                 table[feature, c] = _stepped(table[feature, c], gradient, lr, l1, ridge)
             if intercept:
                 table[-1, c] = _stepped(table[-1, c], sum(slopes, 0.0), lr, 0.0, beta / (2 * lr))
-    return table, losses
+        seen += len(batch)
+        if 0 < average <= seen:
+            sums, averaged = sums + table[:, :, 0], averaged + 1
+    return Learned(table, losses, sums, averaged)
 
 
 def _dot(row: Row, w: np.ndarray) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from tfopt.linear_model.ftrl_base import FTRLEstimator
+from tfopt.linear_model.ftrl_base import FTRLEstimator, entries_of
 from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
 from tfopt.linear_model.validation import check_weights
@@ -160,6 +160,9 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     ) -> FTRLClassifier:
         """Learn from more samples, in their order.
 
+        If their numbers overflow, the batches before the one that does have been learned, and the
+        error says how many samples these are; an error in the first call leaves nothing.
+
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or dicts
@@ -182,7 +185,8 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
                 raise ValueError(
                     f"classes is {classes!r}, but was {self.classes_!r} in the first call"
                 )
-            self._learn(X, self._targets(y), weights, [np.arange(X.shape[0])])
+            order = np.arange(X.shape[0])
+            self._learn(entries_of(X), self._targets(y), weights, order, keeps=not first)
         return self
 
 
@@ -280,6 +284,9 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
         """Learn from more samples, in their order.
 
+        If their numbers overflow, the batches before the one that does have been learned, and the
+        error says how many samples these are; an error in the first call leaves nothing.
+
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or dicts
@@ -292,7 +299,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
             weights = check_weights(sample_weight, X)
             if first:
                 self._reset(1, X.shape[1])
-            self._learn(X, y, weights, [np.arange(X.shape[0])])
+            self._learn(entries_of(X), y, weights, np.arange(X.shape[0]), keeps=not first)
         return self
 
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,17 +25,24 @@ from tfopt.linear_model.validation import (
     checked_sparse,
 )
 
-__all__ = ["FTRLEstimator"]
+__all__ = ["FTRLEstimator", "entries_of"]
 
 
-def _entries(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the values that are not 0, their columns, and where each row's begin and end."""
+#: The values of a CSR matrix, their columns, and where each row's begin and end.
+Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def entries_of(X: Any) -> Entries:
+    """Return the values that are not 0."""
     if sparse.issparse(X):
         return X.data, X.indices, X.indptr.astype(X.indices.dtype, copy=False)
     # not by SciPy, which takes longer than to learn a row
-    there = X != 0
-    index = np.int32 if X.size < 2**31 else np.int64
-    indptr = np.zeros(len(X) + 1, index)
+    there, index = X != 0, np.int32 if X.size < 2**31 else np.int64
+    n_rows, n_columns = X.shape
+    if there.all():
+        columns = np.tile(np.arange(n_columns, dtype=index), n_rows)
+        return X.ravel(), columns, np.arange(0, X.size + 1, n_columns, dtype=index)
+    indptr = np.zeros(n_rows + 1, index)
     np.cumsum(np.count_nonzero(there, axis=1), out=indptr[1:])
     return X[there], there.nonzero()[1].astype(index), indptr
 
@@ -88,7 +95,7 @@ class FTRLEstimator(LinearModel):
         self._state = np.zeros((n_features + 1, n_scores, 3))
         self._state[:, :, 1] = self.initial_accumulator
         self._losses = np.zeros((2, 2))  # the last epoch's and all: sums of losses and of weights
-        self.n_iter_, self.t_ = 0, 0
+        self.n_iter_, self.t_, self._averaged = 0, 0, 0
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -111,73 +118,75 @@ class FTRLEstimator(LinearModel):
 
     def _learn(
         self,
-        X: Any,
+        entries: Entries,
         targets: np.ndarray,
         weights: np.ndarray,
-        orders: Iterable[np.ndarray],
-        ends: Callable[[], bool] = lambda: False,
+        order: np.ndarray,
+        *,
+        keeps: bool = False,
     ) -> None:
-        """Learn from the samples in one order after another.
-
-        Each order is taken whole or not at all, and costs what its samples' entries cost.
+        """Learn from samples in an order; it costs what their entries cost.
 
         Parameters
         ----------
-        X : array or CSR matrix, shape (n_samples, n_features)
+        entries : tuple of ndarray
+            The samples, by `entries_of`.
         targets : ndarray, shape (n_samples, n_scores)
         weights : ndarray, shape (n_samples,)
-        orders : iterable of ndarray of int
-        ends : callable
-            Called after each order: whether it was the last one.
+        order : ndarray of int
+        keeps : bool
+            Whether what is learned before an error stays.
+
+        Raises
+        ------
+        NotFiniteError
+            If the weights overflow. The batches before that have been learned.
         """
-        data, indices, indptr = _entries(X)
         coef, intercept = self._weights()
-        for order in orders:
-            losses = self._losses.copy()
-            losses[0] = 0
-            learned = learn(
-                data,
-                indices,
-                indptr,
-                order,
-                targets,
-                weights,
-                self._state,
-                losses,
-                int(self.batch_size),
-                self._kernel_loss,
-                bool(self.fit_intercept),
-                float(self.learning_rate),
-                float(self.beta),
-                float(self.l1),
-                float(self.l2),
-                self.__dict__,
-                {
-                    "coef_": coef,
-                    "intercept_": intercept,
-                    "_losses": losses,
-                    "t_": self.t_ + order.size,
-                    "n_iter_": self.n_iter_ + 1,
-                },
+        losses = self._losses.copy()
+        losses[0] = 0
+        learned = learn(
+            *entries,
+            order,
+            targets,
+            weights,
+            self._state,
+            np.empty((0, self._state.shape[1])),
+            losses,
+            int(self.batch_size),
+            self._kernel_loss,
+            1.0,
+            bool(self.fit_intercept),
+            float(self.learning_rate),
+            float(self.beta),
+            float(self.l1),
+            float(self.l2),
+            0,
+            self.__dict__,
+            {
+                "coef_": coef,
+                "intercept_": intercept,
+                "_losses": losses,
+                "n_iter_": self.n_iter_ + 1,
+            },
+        )
+        if learned < order.size:
+            kept = f"; the {learned} samples before have been learned" if keeps else ""
+            raise NotFiniteError(
+                f"the weights are no longer finite after {learned} of {order.size} samples: "
+                f"lower learning_rate={self.learning_rate:g} or scale the features{kept}"
             )
-            if not learned:
-                raise NotFiniteError(
-                    "the weights are no longer finite: lower "
-                    f"learning_rate={self.learning_rate:g} or scale the features"
-                )
-            if ends():
-                break
 
     def _learn_epochs(self, X: Any, targets: np.ndarray, weights: np.ndarray) -> None:
         """Learn from the samples in the epochs of `fit`."""
+        entries = entries_of(X)
         with ProgressBar(self.verbose, self.max_iter) as progress:
-
-            def ends() -> bool:
+            for order in self._orders(X.shape[0]):
+                self._learn(entries, targets, weights, order)
                 record = self._record()
                 progress(record)
-                return self._tell(record)
-
-            self._learn(X, targets, weights, self._orders(X.shape[0]), ends)
+                if self._tell(record):
+                    break
 
     def _record(self) -> dict[str, Any]:
         """Return what there is to tell of the last epoch."""

@@ -11,14 +11,17 @@ def learn(
     targets: NDArray[float64],
     weights: NDArray[float64],
     table: NDArray[float64],
+    averages: NDArray[float64],
     losses: NDArray[float64],
     batch_size: int,
     loss: str,
+    parameter: float,
     intercept: bool,
     lr: float,
     beta: float,
     l1: float,
     l2: float,
+    average: int,
     attributes: dict[str, Any],
     changes: dict[str, Any],
-) -> bool: ...
+) -> int: ...

@@ -3,9 +3,8 @@
 A row costs what its own entries cost, however large the table of weights is. The weights, slots and
 gradients of a batch's features are gathered into columns, which stay in the cache; a batch reads
 and writes each of its features' lines in the large table once, and they are asked for long before,
-because which come next is known. What the batches before the last change is remembered, and the
-last one is written only if it is finite, so that a call whose numbers overflow leaves everything as
-it was.
+because which come next is known. A batch is written only if all of it is finite: one whose numbers
+overflow leaves the table as the batches before it made it.
 """
 
 from libc.stdint cimport int64_t, uint32_t
@@ -18,13 +17,12 @@ from tfopt.kernels import kernels
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, within,
 )
-from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, raise_flag
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.runtime cimport flush_denormals
-from tfopt.kernels.sdca.losses cimport POISSON, loss_t, tangent_at
+from tfopt.kernels.sdca.losses cimport LOGISTIC, loss_t, tangent_at
 from tfopt.kernels.sdca.visits cimport named_loss
 from tfopt.kernels.stream.batches cimport (
-    AHEAD, PARTS, advance, ask_for, batch, journal, journal_size, lay_out, number_of, put_back,
-    remember, stage, write_parts,
+    AHEAD, PARTS, ask_ahead, batch, gather, lay_out, set_hash, stream, write_parts,
 )
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.step_types cimport MAX_SCALARS, N_SCALES, step_t, steps
@@ -46,38 +44,14 @@ cdef struct sums:
     double weight
 
 
-cdef inline void _gather(const double *table, Py_ssize_t n_scores, batch *b) noexcept nogil:
-    """Number the features of a batch, and copy their parts into columns."""
-    cdef Py_ssize_t entry, c, k, number, n = 0, width = PARTS * n_scores
-    cdef int64_t *columns = b.columns
-    cdef int64_t *features = b.features
-    cdef uint32_t *numbers = b.numbers
-    cdef double *w = b.parts[0]
-    cdef double *squares = b.parts[1]
-    cdef double *linear = b.parts[2]
-    cdef const double *row
-    memset(b.places, 0, (<size_t>1 << (64 - b.shift)) * sizeof(uint32_t))
-    for entry in range(b.now.n_entries):
-        ask_for(b, table, width, entry + AHEAD)
-        number = number_of(b.places, b.shift, features, n, columns[entry])
-        numbers[entry] = <uint32_t>number
-        if number == n:
-            row = table + columns[entry] * width
-            for c in range(n_scores):
-                k = n * n_scores + c
-                w[k], squares[k], linear[k] = row[PARTS * c], row[PARTS * c + 1], row[PARTS * c + 2]
-            n += 1
-    b.n_features = n
-
-
 cdef inline double _slope(const loss_t *f, double score, double y, double *value) noexcept nogil:
     """The derivative of a loss, and the loss."""
     cdef double slope = 0, bend = 0
-    if f.kind == POISSON:       # its tangent is above the least value
-        value[0] = f.value(score, y, f.parameter)
-        return f.slope(score, y, f.parameter)
-    tangent_at(f, score, y, value, &slope, &bend)
-    return slope
+    if f.kind == LOGISTIC:      # with one exponential
+        tangent_at(f, score, y, value, &slope, &bend)
+        return slope
+    value[0] = f.value(score, y, f.parameter)
+    return f.slope(score, y, f.parameter)
 
 
 cdef inline void _differentiate(const real *data, const double *targets, const double *weights,
@@ -91,8 +65,8 @@ cdef inline void _differentiate(const real *data, const double *targets, const d
     cdef double *w = b.parts[0]
     cdef double score, x, y, loss = 0
     memset(gradients, 0, b.n_features * n_scores * sizeof(double))
-    for r in range(b.now.n_rows):
-        i, start, length = b.now.rows[r], b.now.starts[r], b.now.lengths[r]
+    for r in range(b.n_rows):
+        i, start, length = b.rows[r], b.starts[r], b.lengths[r]
         for c in range(n_scores):
             score = 0
             for k in range(length):
@@ -127,7 +101,7 @@ cdef inline bint _step(Py_ssize_t n_scores, const settings *s, batch *b) noexcep
     if s.intercept:
         for c in range(n_scores):
             total = 0
-            for r in range(b.now.n_rows):
+            for r in range(b.n_rows):
                 total += b.slopes[r * n_scores + c]
             for k in range(PARTS):
                 operands[k] = &b.bias[PARTS * c + k]
@@ -139,19 +113,23 @@ cdef inline bint _step(Py_ssize_t n_scores, const settings *s, batch *b) noexcep
 
 
 cdef inline bint _take(const real *data, const double *targets, const double *weights,
-                       double *table, Py_ssize_t n_scores, Py_ssize_t n_columns, const settings *s,
-                       batch *b, journal *j, sums *total, extent *bounds) noexcept nogil:
-    """Take a batch of rows; return whether all weights are finite, and so written."""
+                       double *table, double *averages, double averaged, Py_ssize_t n_scores,
+                       Py_ssize_t n_columns, const settings *s, batch *b, sums *total) \
+        noexcept nogil:
+    """Take a batch that was gathered; return whether all is finite, and so written."""
     cdef double *bias = table + (n_columns - 1) * PARTS * n_scores
-    _gather(table, n_scores, b)
+    cdef sums before = total[0]
+    cdef Py_ssize_t c
     memcpy(b.bias, bias, PARTS * n_scores * sizeof(double))
-    if b.coming.n_rows and remember(j, b, n_scores) < 0:
-        raise_flag(&bounds.outside)
-        return False
     _differentiate(data, targets, weights, n_scores, &s.loss, b, total)
     if not _step(n_scores, s, b):
+        total[0] = before
         return False
-    write_parts(table, b.features, b.parts, b.n_features, n_scores)
+    write_parts(table, b, n_scores, averages, averaged)
+    if averages != NULL:
+        for c in range(n_scores):
+            averages[(n_columns - 1) * n_scores + c] += \
+                averaged * (b.bias[PARTS * c] - bias[PARTS * c])
     memcpy(bias, b.bias, PARTS * n_scores * sizeof(double))
     return True
 
@@ -172,9 +150,10 @@ cdef int _set_rule(settings *s, Kernel rule, double lr, double beta, double l1, 
 def learn(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const int64_t[::1] order not None,
           const double[:, ::1] targets not None, const double[::1] weights not None,
-          double[:, :, ::1] table not None, double[:, ::1] losses not None, Py_ssize_t batch_size,
-          str loss not None, bint intercept, double lr, double beta, double l1, double l2,
-          dict attributes not None, dict changes not None):
+          double[:, :, ::1] table not None, double[:, ::1] averages not None,
+          double[:, ::1] losses not None, Py_ssize_t batch_size, str loss not None,
+          double parameter, bint intercept, double lr, double beta, double l1, double l2,
+          Py_ssize_t average, dict attributes not None, dict changes not None):
     """Take rows in an order, in batches whose gradients are added up for a step.
 
     Parameters
@@ -190,28 +169,37 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     table : array of float64, shape (m + 1, n_scores, 3)
         Of each feature and, last, of the intercept: the weight, the sum of squared gradients and
         the linear term.
+    averages : array of float64, shape (m + 1, n_scores), or (0, n_scores) if average is 0
+        After T steps whose weights are averaged, a weight's average is w - averages / T.
     losses : array of float64, shape (any, 2)
         To each row are added the weighted sum of the losses of the rows' scores, each before it is
         learned, and the sum of their weights.
     batch_size : int
     loss : str
         One of `tfopt.kernels.sdca.visits.LOSSES`.
+    parameter : float
+        That of the loss; a loss without one ignores it.
     intercept : bool
         Whether there is one. It has no penalty.
     lr, beta, l1, l2 : float
+    average : int
+        The number of rows from which on the weights after a step are averaged; 0: never.
     attributes, changes : dict
-        The first is updated by the second if the table has changed. No interrupt comes between
-        the changes of the table, the losses and the attributes.
+        The first has the numbers of rows and of averaged steps so far, "t_" and "_averaged". If the
+        table changes, these do, and it is updated by the second. No interrupt comes between the
+        changes of the table, the losses and the attributes.
 
     Returns
     -------
-    bool
-        False if a weight would not be finite; nothing has changed.
+    int
+        How many rows were taken: all, or those before the first batch whose weights would not be
+        finite.
 
     Raises
     ------
     InvalidArgumentError
-        If arrays do not fit each other; nothing has changed.
+        If arrays do not fit each other; nothing has changed. If an index is outside, the batches
+        before it have been taken.
     """
     if batch_size < 1 or table.shape[2] != PARTS or table.shape[0] < 1 or table.shape[1] < 1:
         raise InvalidArgumentError(
@@ -225,74 +213,77 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     check_length("targets", targets.shape[1], n_scores)
     check_length("weights", weights.shape[0], n)
     check_length("a row of losses", losses.shape[1], 2)
+    check_length("averages", averages.shape[0], n_columns if average else 0)
+    check_length("a row of averages", averages.shape[1], n_scores)
     cdef settings s
-    s.loss, s.intercept = named_loss(loss, 1), intercept
+    s.loss, s.intercept = named_loss(loss, parameter), intercept
     _set_rule(&s, kernels["ftrl"], lr, beta, l1, l2)
-    cdef Py_ssize_t first, rows, entries = 0, length, most = 0, before = 0, n_batches = 0, k
-    batch_size = min(batch_size, max(1, order.shape[0]))
-    for start in range(0, order.shape[0], batch_size):
-        before += entries       # of the batches before this one
+    cdef Py_ssize_t n_rows = order.shape[0], first, entries, length, most = 0, k
+    cdef Py_ssize_t all_entries = 0
+    cdef Py_ssize_t seen = attributes["t_"], averaged = attributes["_averaged"] if average else 0
+    batch_size = min(batch_size, max(1, n_rows))
+    for start in range(0, n_rows, batch_size):
         first, entries = start, 0
-        for k in range(first, min(first + batch_size, order.shape[0])):
+        for k in range(first, min(first + batch_size, n_rows)):
             if within(order[k], n):
                 length = once(&indptr[order[k] + 1]) - once(&indptr[order[k]])
                 entries += max(0, min(length, bounds.n_entries))
         most = max(most, entries)
-        n_batches += 1
-    cdef batch b
-    cdef journal j
-    cdef sums total
-    cdef fp_state caller
-    cdef bint keep = True
-    cdef const real *values = &data[0] if data.shape[0] else NULL
-    cdef const index *columns = &indices[0] if indices.shape[0] else NULL
-    cdef const int64_t *at = &order[0] if order.shape[0] else NULL
-    cdef double *parts = &table[0, 0, 0]
-    memset(&b, 0, sizeof(b))
-    memset(&j, 0, sizeof(j))
-    memset(&total, 0, sizeof(total))
+        all_entries += entries
     if most >= 2**31:
         raise MemoryError("a batch with more than 2**31 entries")
-    b.most_rows, b.most_entries = batch_size, most
-    b.shift = 60
-    while (<Py_ssize_t>1 << (64 - b.shift)) < 4 * most:     # few features meet others
-        b.shift -= 1
-    j.whole, j.left_entries = before >= n_columns, before
-    j.size = PARTS * n_scores * n_columns * sizeof(double) if j.whole \
-        else journal_size(before, n_batches, n_scores)
-    cdef void *memory = malloc(lay_out(&b, &j, n_scores, n_batches, 0) + 64)
+    cdef int _
+    cdef batch b
+    cdef stream ahead
+    cdef sums total
+    cdef fp_state caller
+    cdef bint keep = True, counts
+    cdef const real *values = &data[0] if data.shape[0] else NULL
+    cdef const index *columns = &indices[0] if indices.shape[0] else NULL
+    cdef double *parts = &table[0, 0, 0]
+    cdef double *to_average = NULL
+    memset(&b, 0, sizeof(b))
+    memset(&ahead, 0, sizeof(ahead))
+    memset(&total, 0, sizeof(total))
+    b.most_entries, b.most_features = most, min(most, n_columns)
+    set_hash(&b, n_columns, all_entries)
+    ahead.order, ahead.n_rows = &order[0] if n_rows else NULL, n_rows
+    ahead.table, ahead.width = parts, PARTS * n_scores
+    cdef void *memory = malloc(lay_out(&b, batch_size, n_scores, 0) + 64)
     if memory == NULL:
         raise MemoryError
     try:
-        lay_out(&b, &j, n_scores, n_batches, <size_t>memory)
+        lay_out(&b, batch_size, n_scores, <size_t>memory)
         with nogil:
+            memset(b.places, 0, (<size_t>1 << (64 - b.shift)) * sizeof(uint32_t))
             caller = fp_enter(flush_denormals())
-            if j.whole:
-                memcpy(j.memory, parts, j.size)
-            memcpy(j.bias, &parts[(n_columns - 1) * PARTS * n_scores],
-                   PARTS * n_scores * sizeof(double))
-            first, rows = 0, min(batch_size, order.shape[0])
-            keep = stage(columns, &indptr[0], at, rows, &b, &bounds) == 0
-            while keep and b.coming.n_rows:
-                advance(&b)
-                first += rows
-                rows = min(batch_size, order.shape[0] - first)
-                keep = stage(columns, &indptr[0], at + first, rows, &b, &bounds) == 0
+            for _ in range(AHEAD):
+                ask_ahead(&ahead, columns, &indptr[0], &bounds)
+            first = 0
+            while first < n_rows:
+                b.n_rows, b.rows = min(batch_size, n_rows - first), ahead.order + first
+                keep = gather(&ahead, columns, &indptr[0], n_scores, &b, &bounds) == 0
+                counts = 0 < average <= seen + b.n_rows
+                to_average = &averages[0, 0] if counts else NULL
                 if keep and n_scores == 1:      # the compiler makes faster loops of a constant
-                    keep = _take(values, &targets[0, 0], &weights[0], parts, 1, n_columns, &s, &b,
-                                 &j, &total, &bounds)
+                    keep = _take(values, &targets[0, 0], &weights[0], parts, to_average, averaged,
+                                 1, n_columns, &s, &b, &total)
                 elif keep:
-                    keep = _take(values, &targets[0, 0], &weights[0], parts, n_scores, n_columns,
-                                 &s, &b, &j, &total, &bounds)
-            if not keep:
-                put_back(parts, n_columns, n_scores, &j)
+                    keep = _take(values, &targets[0, 0], &weights[0], parts, to_average, averaged,
+                                 n_scores, n_columns, &s, &b, &total)
+                if not keep:
+                    break
+                first += b.n_rows
+                seen += b.n_rows
+                averaged += counts
             fp_leave(caller)
-        refuse_outside(&bounds, data, indices, indptr, order)
-        if keep:
+        if first or not n_rows:
             for k in range(losses.shape[0]):
                 losses[k, 0] += total.loss
                 losses[k, 1] += total.weight
             attributes.update(changes)
+            attributes["t_"], attributes["_averaged"] = seen, averaged
+        refuse_outside(&bounds, data, indices, indptr, order)
     finally:
         free(memory)
-    return keep
+    return first
