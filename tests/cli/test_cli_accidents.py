@@ -40,7 +40,7 @@ ARROW = {
     "half": pa.array(np.ones(ROWS, np.float16)),
     "infinite": pa.array([np.inf] * ROWS),
 }
-TRAIN = ["train", "d.parquet", "--label", "y", "--solver", "sdca", "--quiet"]
+TRAIN = ["train", "d.parquet", "--label", "y", "--quiet"]
 
 
 def one_line(outcome, code: int = 1) -> str:
@@ -179,7 +179,7 @@ def test_a_large_index_takes_no_memory_for_each_feature(cli, folder):
     Path("wide.svm").write_text("".join(lines))
     Path("narrow.svm").write_text("".join(lines).replace("9000000", "3"))
     for name in ("wide", "narrow"):
-        done = cli("train", f"{name}.svm", "--solver", "sdca", "--quiet", "--model", f"{name}.npz")
+        done = cli("train", f"{name}.svm", "--quiet", "--model", f"{name}.npz")
         assert done.code == 0
     wide, narrow = load_model("wide.npz"), load_model("narrow.npz")
     assert wide.coef_.shape == (1, 9_000_000)
@@ -218,6 +218,6 @@ def test_a_label_without_weight_is_refused(cli, folder, label):
     pd.DataFrame({"x": NUMBERS, "y": y, "w": weight}).to_csv("d.csv", index=False)
     message = rf"no row of the label {label} has weight: leave these rows out"
     flags = ["--label", "y", "--weight", "w", "--quiet"]
-    for command in (["train", "d.csv", "--solver", "sdca"], ["cv", "d.csv"]):
+    for command in (["train", "d.csv"], ["cv", "d.csv"]):
         assert re.search(message, one_line(cli(*command, *flags)))
     assert sorted(path.name for path in Path().iterdir()) == ["d.csv"]

@@ -1,4 +1,4 @@
-"""`tfopt train --solver sdca --dask`, `--workers`: the file that is written without a cluster."""
+"""`tfopt train --dask`, `--workers`: the file that is written without a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from distributed import default_client
 from tfopt.cli import cluster, train
 
 #: Too few epochs to come to the end.
-FLAGS = ["--solver", "sdca", "--tol", "1e-9", "--epochs", "4", "--blocks", "3"]
+FLAGS = ["--tol", "1e-9", "--epochs", "4", "--blocks", "3"]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_cluster_changes_no_bytes(cli, data, folder, client, there, flags):
 def test_there_are_no_more_blocks_than_rows_and_eight_unless_given(cli, tiny, folder, there):
     files = []
     for flags in (["--blocks", "8"], there, ["--blocks", "100"]):
-        result = cli("train", tiny, "--solver", "sdca", *flags, "--epochs", "2", "--json").json()
+        result = cli("train", tiny, *flags, "--epochs", "2", "--json").json()
         files.append((result["scores"], result["certificate"]))
     assert files[0] == files[1] == files[2]
 
@@ -129,7 +129,7 @@ def test_another_run_does_not_go_on_there(cli, data, folder, stopped):
 
 
 def test_a_scheduler_that_is_lost_is_one_line(shell, data, folder, tmp_path):
-    epochs = ["--solver", "sdca", "--tol", "1e-300", "--epochs", "1000000"]
+    epochs = ["--tol", "1e-300", "--epochs", "1000000"]
     with by_hand(tmp_path) as (client, scheduler):
         flags = [*epochs, "--dask", client.scheduler.address, "--checkpoint-every", "1"]
         killer = threading.Thread(target=kill_after, args=[scheduler, folder / "model.checkpoint"])

@@ -75,7 +75,7 @@ def test_the_table_and_the_model(cli, rows, folder):
     assert all(line.startswith("fold ") and " loss 0." in line for line in outcome.err.splitlines())
     l2 = cli("cv", "classes", "--json", "--quiet").json()["best"]["l2"]
     assert float(best.split()[0]) == pytest.approx(l2, rel=1e-5)
-    assert cli("train", "classes", "--solver", "sdca", "--l2", repr(l2)).code == 0
+    assert cli("train", "classes", "--l2", repr(l2)).code == 0
     assert (folder / "best.npz").read_bytes() == (folder / "model.npz").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""`tfopt train --solver sdca FOLDER`: each file a block, here or on the workers of a cluster."""
+"""`tfopt train FOLDER`: each file a block, here or on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfopt.dask import cluster as dask_cluster
 from tfopt.dask.checkpoints import BlockFitCheckpoints
 
 #: Too few epochs to come to the end.
-FLAGS = ["--solver", "sdca", "--tol", "1e-9", "--epochs", "4", "--quiet"]
+FLAGS = ["--tol", "1e-9", "--epochs", "4", "--quiet"]
 
 
 @pytest.fixture(scope="module")

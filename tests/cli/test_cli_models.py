@@ -37,7 +37,7 @@ def three(folder):
 def logistic(request, cli, tiny, three):
     """Return data whose classes a logistic model separates; the model is model.npz."""
     data = {"two": tiny, "three": three}[request.param]
-    assert cli("train", data, "--solver", "sdca", "--quiet").code == 0
+    assert cli("train", data, "--quiet").code == 0
     return data
 
 
@@ -78,7 +78,7 @@ def test_margins_and_values_in_json(cli, tiny, three):
         (three, "hinge", "margins"),
         (tiny, "squared", "value"),
     ]:
-        assert cli("train", data, "--solver", "sdca", "--loss", loss, "--quiet").code in (0, 3)
+        assert cli("train", data, "--loss", loss, "--quiet").code in (0, 3)
         plain = cli("predict", "model.npz", data, "--quiet").out.splitlines()
         first = cli("predict", "model.npz", data, "--json").json()["predictions"][0]
         assert " ".join(map(repr, np.ravel(first[key]).tolist())) in plain[0]
@@ -90,7 +90,7 @@ def test_margins_and_values_in_json(cli, tiny, three):
 
 
 def test_inspect(cli, three):
-    assert cli("train", three, "--solver", "sdca", "--quiet").code == 0
+    assert cli("train", three, "--quiet").code == 0
     model = read_model("model.npz")
     result = cli("inspect", "model.npz", "--json").json()
     assert [each["label"] for each in result["models"]] == [1, 2, 5]
@@ -107,7 +107,7 @@ def test_inspect(cli, three):
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_converted_there_and_back_a_file_is_the_same(cli, folder, three, tiny, loss):
     data = three if loss == "logistic" else tiny
-    assert cli("train", data, "--solver", "sdca", "--loss", loss, "--quiet").code == 0
+    assert cli("train", data, "--loss", loss, "--quiet").code == 0
     for line in ("model.npz model.json", "model.json back.npz", "model.json again.json"):
         outcome = cli("convert", *line.split())
         assert (outcome.code, outcome.out, outcome.err) == (0, "", "")

@@ -1,4 +1,4 @@
-"""`tfopt train --solver sdca`: the minimum, its proof, and models of every loss."""
+"""`tfopt train`: the minimum, its proof, and models of every loss."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from linear_losses import phi
 from sklearn.linear_model import LogisticRegression
 
 from tfopt.cli import report
+from tfopt.cli.options import CLASSIFICATION, LOSSES
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_data
-from tfopt.cli.settings import CLASSIFICATION, SDCA_LOSSES
 from tfopt.linear_model.model_file import read_model
 
 ROWS = "3 1:1\n0 2:1\n2 1:.5 2:.5\n5 1:2\n1 3:.1\n0 2:2\n"
 
 
 def test_the_minimum_of_a9a_and_its_proof(cli):
-    outcome = cli("train", "--solver", "sdca", "--tol", "1e-9", "--json", "--quiet")
+    outcome = cli("train", "--tol", "1e-9", "--json", "--quiet")
     result = outcome.json()
     assert result["certificate"]["objective"] * 32561 == pytest.approx(10528.57243054, rel=1e-9)
     assert 0 <= result["certificate"]["relative_gap"] <= 1e-9
@@ -31,23 +31,21 @@ def test_the_minimum_of_a9a_and_its_proof(cli):
 
 
 def test_the_proof_is_printed(cli, tiny):
-    outcome = cli("train", tiny, "--solver", "sdca", "--quiet")
+    outcome = cli("train", tiny, "--quiet")
     (line,) = (line for line in outcome.out.splitlines() if line.startswith("gap "))
     assert "above the minimum; " in line and line.endswith(" iterations")
-    outcome = cli("train", tiny, "--solver", "sdca", "--epochs", "1", "--tol", "1e-14")
+    outcome = cli("train", tiny, "--epochs", "1", "--tol", "1e-14")
     assert "above the minimum, which is above tol 1e-14; 1 iterations" in outcome.out
 
 
 def test_progress_and_a_gap_that_is_not_reached_are_said(cli, tiny):
-    outcome = cli("train", tiny, "--solver", "sdca")
+    outcome = cli("train", tiny)
     lines = outcome.err.splitlines()
     assert lines and all(line.startswith("iteration ") and " gap " in line for line in lines)
-    assert cli("train", tiny, "--solver", "sdca", "--quiet").err == ""
+    assert cli("train", tiny, "--quiet").err == ""
     few = (
         "train",
         tiny,
-        "--solver",
-        "sdca",
         "--epochs",
         "1",
         "--tol",
@@ -59,7 +57,7 @@ def test_progress_and_a_gap_that_is_not_reached_are_said(cli, tiny):
     assert outcome.json()["certificate"]["converged"] is False
     assert outcome.err.startswith("warning: the gap is ") and len(outcome.err.splitlines()) == 1
     assert "after 1 iterations, above --tol 1e-14: raise --epochs or --tol" in outcome.err
-    assert cli("train", tiny, "--solver", "sdca", "--json").json()["certificate"]["converged"]
+    assert cli("train", tiny, "--json").json()["certificate"]["converged"]
 
 
 def test_json_has_no_numbers_that_json_has_not(cli, tiny, monkeypatch):
@@ -74,7 +72,7 @@ def test_json_has_no_numbers_that_json_has_not(cli, tiny, monkeypatch):
 
     train_facts = report.train_facts
     monkeypatch.setattr("tfopt.cli.train.train_facts", told)
-    out = cli("train", tiny, "--solver", "sdca", "--json", "--quiet").out
+    out = cli("train", tiny, "--json", "--quiet").out
     facts = json.loads(out, parse_constant=lambda name: pytest.fail(name))
     assert facts["seconds"] is None and facts["certificate"]["relative_gap"] is None
     assert facts["certificate"]["classes"][0]["gap"] is None
@@ -83,12 +81,10 @@ def test_json_has_no_numbers_that_json_has_not(cli, tiny, monkeypatch):
 def test_a_loss_that_is_not_finite_is_refused(cli, folder):
     (folder / "train").write_text("".join(f"{k % 3} 1:{k % 3}\n" for k in range(30)))
     (folder / "test").write_text("1 1:1\n2 1:1e6\n")
-    outcome = cli(
-        "train", "train", "--solver", "sdca", "--loss", "poisson", "--test", "test", "--quiet"
-    )
+    outcome = cli("train", "train", "--loss", "poisson", "--test", "test", "--quiet")
     assert outcome.err == "the test loss is not finite: scale the features or raise --l2\n"
     assert outcome.code == 1 and not (folder / "model.npz").exists()
-    assert cli("train", "train", "--solver", "sdca", "--loss", "poisson", "--quiet").code == 0
+    assert cli("train", "train", "--loss", "poisson", "--quiet").code == 0
     outcome = cli("predict", "model.npz", "test", "--output", "p")
     assert outcome.err == "test:2: the model's prediction is not finite\n"
     assert outcome.code == 1 and not (folder / "p").exists()
@@ -101,7 +97,7 @@ def test_a_large_model_is_announced(cli, tiny, monkeypatch):
     assert cli("train", tiny, "--quiet").err == ""
 
 
-@pytest.mark.parametrize("loss", SDCA_LOSSES)
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("l1", ["0", "0.05"])
 def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
     data = tiny
@@ -109,7 +105,7 @@ def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
         data = folder / "counts"
         rows = ROWS.replace("\n0 ", "\n1 ") if loss == "gamma" else ROWS
         data.write_text(rows)
-    trained = cli("train", data, "--solver", "sdca", "--loss", loss, "--l1", l1, "--json").json()
+    trained = cli("train", data, "--loss", loss, "--l1", l1, "--json").json()
     predicted = cli("predict", "model.npz", data)
     values = np.array(predicted.out.split(), float)
     scores = trained["scores"]["train"]
@@ -128,16 +124,19 @@ def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
         ("huber", "--epsilon", 0.4),
         ("epsilon_insensitive", "--epsilon", 0.4),
         ("quantile", "--quantile", 0.8),
+        ("smooth_hinge", "--gamma", 0.4),
     ],
 )
 def test_parameters_of_losses(cli, folder, loss, flag, value):
     """They stay with the model, and are of the mean loss that is told."""
-    (folder / "counts").write_text(ROWS)
-    call = ("train", "counts", "--solver", "sdca", "--loss", loss, flag, value, "--l2", "0.1")
+    rows = ROWS if loss not in CLASSIFICATION else "1 1:1\n0 2:1\n1 1:2\n0 3:.1\n" * 3
+    (folder / "counts").write_text(rows)
+    call = ("train", "counts", "--loss", loss, flag, value, "--l2", "0.1")
     trained = cli(*call, "--json").json()
     model = read_model("model.npz")
     assert model.settings[flag[2:]] == value == trained["settings"][flag[2:]]
-    truth = np.array([float(row.split()[0]) for row in ROWS.splitlines()])
+    truth = np.array([float(row.split()[0]) for row in rows.splitlines()])
+    truth = 2 * truth - 1 if loss in CLASSIFICATION else truth
     predicted = np.array(cli("predict", "model.npz", "counts").out.split(), float)
     mean = phi(loss, predicted, truth, value).mean()
     assert trained["losses"]["train"] == pytest.approx(mean)
@@ -152,13 +151,13 @@ def test_labels_that_a_loss_forbids(cli, folder):
         ("negative", "poisson", "negative: loss='poisson' needs non-negative targets"),
         ("one", "hinge", "one: hinge loss needs two classes or more, the labels have 1: 3"),
     ]:
-        outcome = cli("train", data, "--solver", "sdca", "--loss", loss)
+        outcome = cli("train", data, "--loss", loss)
         assert outcome.code == 1 and message in outcome.err
 
 
 def test_threads_change_no_bytes(cli, tiny, folder):
     for threads in (1, 2):
-        cli("train", tiny, "--solver", "sdca", "--threads", threads, "--model", f"{threads}.npz")
+        cli("train", tiny, "--threads", threads, "--model", f"{threads}.npz")
     assert (folder / "1.npz").read_bytes() == (folder / "2.npz").read_bytes()
 
 
@@ -195,7 +194,7 @@ def two_classes(path, own):
 @pytest.mark.parametrize("loss", CLASSIFICATION)
 def test_one_versus_rest(cli, glass, loss):
     """The model of each class is that of a file where the others have one label in common."""
-    outcome = cli("train", glass, "--solver", "sdca", "--loss", loss, "--tol", "1e-9", "--json")
+    outcome = cli("train", glass, "--loss", loss, "--tol", "1e-9", "--json")
     result = outcome.json()
     assert result["classes"] == [-2, 1, 2.5, 3, 10] and result["features"] == 6
     model = read_model("model.npz")
@@ -203,7 +202,7 @@ def test_one_versus_rest(cli, glass, loss):
     objectives = []
     for k, each in enumerate(result["certificate"]["classes"]):
         two_classes(glass, model.classes[k])
-        options = ("--solver", "sdca", "--loss", loss, "--tol", "1e-9", "--model", "two.npz")
+        options = ("--loss", loss, "--tol", "1e-9", "--model", "two.npz")
         alone = cli("train", "two", *options, "--json").json()["certificate"]
         assert each["label"] == model.classes[k] and 0 <= each["relative_gap"] <= 1e-9
         assert each["objective"] == pytest.approx(alone["objective"], rel=1e-8)
@@ -217,7 +216,7 @@ def test_one_versus_rest(cli, glass, loss):
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
 def test_predictions_of_more_than_two_classes(cli, glass, loss):
-    result = cli("train", glass, "--solver", "sdca", "--loss", loss, "--json").json()
+    result = cli("train", glass, "--loss", loss, "--json").json()
     model, data = read_model("model.npz"), read_data(str(glass), ReadOptions())
     predicted = cli("predict", "model.npz", glass)
     table = np.array([line.split() for line in predicted.out.splitlines()], float)
@@ -240,18 +239,18 @@ def test_predictions_of_more_than_two_classes(cli, glass, loss):
 
 
 def test_the_farthest_class_is_named(cli, glass):
-    outcome = cli("train", glass, "--solver", "sdca", "--test", glass)
+    outcome = cli("train", glass, "--test", glass)
     (line,) = (line for line in outcome.out.splitlines() if line.startswith("gap "))
     assert "above the minimum, class " in line and "which is above" not in line
-    outcome = cli("train", glass, "--solver", "sdca", "--epochs", "1", "--tol", "1e-14")
+    outcome = cli("train", glass, "--epochs", "1", "--tol", "1e-14")
     assert "), which is above tol 1e-14; 5 iterations" in outcome.out
 
 
 def test_labels_that_a_model_of_several_classes_has_not(cli, glass, folder):
-    cli("train", glass, "--solver", "sdca")
+    cli("train", glass)
     (folder / "other").write_text("4 1:1\n")
     assert cli("predict", "model.npz", "other").err.startswith("no scores: ")
-    refused = cli("train", glass, "--solver", "sdca", "--test", "other", "--quiet")
+    refused = cli("train", glass, "--test", "other", "--quiet")
     assert refused.err == "other:1: the label does not occur in the training data '4'\n"
 
 
@@ -262,7 +261,7 @@ def test_labels_that_a_model_of_several_classes_has_not(cli, glass, folder):
 def test_the_bias_of_liblinear(cli, glass, bias):
     """Its -B: a feature of all rows; scikit-learn has it as intercept_scaling."""
     two_classes(glass, 3)
-    options = ("--solver", "sdca", "--tol", "1e-12", "--bias", bias, "--json")
+    options = ("--tol", "1e-12", "--bias", bias, "--json")
     objective = cli("train", "two", *options).json()["certificate"]["objective"] * 122
     data = read_data("two", ReadOptions())
     X, y = data.features.toarray(), np.where(data.labels == 1, 1, -1)
@@ -280,7 +279,7 @@ def test_the_bias_of_liblinear(cli, glass, bias):
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
 def test_rows_without_any_features(cli, folder, loss):
     (folder / "bare").write_text("1\n-1\r\n\n1 \n1\n")
-    result = cli("train", "bare", "--solver", "sdca", "--loss", loss, "--json").json()
+    result = cli("train", "bare", "--loss", loss, "--json").json()
     assert result["rows"]["train"] == 4
     model = read_model("model.npz")
     assert not model.weights.any()
@@ -292,6 +291,6 @@ def test_rows_without_any_features(cli, folder, loss):
 def test_features_counted_from_zero(cli, folder):
     rows = [(1, "0:1 2:1"), (2, "1:1"), (3, "2:2"), (1, "0:2"), (2, "1:.5"), (3, "2:1")]
     (folder / "zero").write_text("".join(f"{label} {row}\n" for label, row in rows))
-    result = cli("train", "zero", "--solver", "sdca", "--json").json()
+    result = cli("train", "zero", "--json").json()
     assert result["zero_based"] and result["features"] == 3
     assert result["scores"]["train"]["accuracy"] == 1

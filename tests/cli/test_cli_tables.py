@@ -102,7 +102,7 @@ def test_inspect_shows_the_names(cli, frame):
 def test_regression_and_numeric_labels(cli, frame):
     frame["y"] = frame["age"] * 2 + 1
     frame.drop(columns=["sick", "w"]).to_csv("numbers.csv", index=False)
-    flags = ["--label", "y", "--solver", "sdca", "--loss", "squared", "--l2", "1e-9", "--quiet"]
+    flags = ["--label", "y", "--loss", "squared", "--l2", "1e-9", "--quiet"]
     assert cli("train", "numbers.csv", *flags).code == 0
     model = read_model("model.npz")
     np.testing.assert_allclose(model.weights, [2, 0, 0], atol=1e-4)
@@ -117,7 +117,7 @@ def test_folders_of_tables(cli, frame, folder):
     frame.to_csv("all.csv", index=False)
     frame[:15].to_csv("day/a.csv", index=False)
     frame[15:].to_csv("day/b.csv", index=False)
-    flags = ["--label", "sick", "--solver", "sdca", "--quiet", "--tol", "1e-10"]
+    flags = ["--label", "sick", "--quiet", "--tol", "1e-10"]
     assert cli("train", "day", *flags).code == 2  # a folder has no suffix
     assert cli("train", "day", "--format", "csv", *flags).code == 0
     parts = read_model("model.npz").weights
@@ -135,7 +135,7 @@ def test_folders_of_tables_whose_labels_are_text(cli, folder):
     (folder / "all.csv").write_text("a,b,kind\n" + "".join(rows))
     (folder / "day" / "1.csv").write_text("a,b,kind\n" + "".join(r for r in rows if "x" not in r))
     (folder / "day" / "2.csv").write_text("a,b,kind\n" + "".join(r for r in rows if "x" in r))
-    flags = ["--label", "kind", "--solver", "sdca", "--tol", "1e-10", "--quiet", "--json"]
+    flags = ["--label", "kind", "--tol", "1e-10", "--quiet", "--json"]
     parts = cli("train", "day", "--format", "csv", *flags, "--test", "all.csv").json()
     weights = read_model("model.npz").weights
     whole = cli("train", "all.csv", *flags, "--model", "all.npz").json()

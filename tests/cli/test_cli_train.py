@@ -41,8 +41,8 @@ def test_json(cli, tiny):
     assert outcome.out.count("\n") == 1
     result = outcome.json()
     assert result["settings"] == {
-        "solver": "sdca",
         "loss": "logistic",
+        "solver": "auto",
         "l1": 0.25,
         "l2": 0.5,
         "bias": None,

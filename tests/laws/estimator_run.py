@@ -364,7 +364,7 @@ class EstimatorRun:
                 for label, row in zip(self.y.tolist(), self.X.tolist(), strict=True):
                     entries = [f"{k + 1}:{v}" for k, v in enumerate(row) if v]
                     file.write(" ".join([f"{label}", *entries]) + "\n")
-            line = ["train", data, "--solver", "sdca", "--loss", self.loss, "--json", "--quiet"]
+            line = ["train", data, "--loss", self.loss, "--json", "--quiet"]
             line += ["--l1", repr(self.l1 / n), "--l2", repr(self.l2 / n), "--tol", "1e-6"]
             line += ["--epochs", "60", "--model", os.path.join(folder, "m.npz")]
             line += [] if own is None else [f"--{own}", "0.25"]

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 from tfopt.cli.files import CommandError
-from tfopt.cli.settings import SdcaSettings
+from tfopt.cli.settings import Settings
 
 __all__ = ["check_origin", "run_origin"]
 
 
-def run_origin(settings: SdcaSettings, fingerprints: dict[str, str]) -> dict[str, Any]:
+def run_origin(settings: Settings, fingerprints: dict[str, str]) -> dict[str, Any]:
     """Return what a resumed run must have in common with the saved one: settings and data."""
     return {"settings": json.loads(json.dumps(settings.as_dict())), "data": fingerprints}
 

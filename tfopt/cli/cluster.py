@@ -20,7 +20,7 @@ import tfopt.dask
 from tfopt.cli.checkpoints import check_origin, run_origin
 from tfopt.cli.files import CommandError, note
 from tfopt.cli.rows import Executor, Rows
-from tfopt.cli.settings import CheckpointFlags, SdcaSettings
+from tfopt.cli.settings import CheckpointFlags, Settings
 from tfopt.dask.cluster import (
     POLL_INTERVAL,
     WORKER_LOST_ERRORS,
@@ -146,7 +146,7 @@ class ClusterExecutor(Executor):
         options: dict[str, Any],
         train: Rows,
         classes: tuple[float, ...] | None,
-        settings: SdcaSettings,
+        settings: Settings,
     ) -> Any:
         """Fit an estimator of `tfopt.dask`; save it, and take it up, as the flags say."""
         resume = None
@@ -230,7 +230,7 @@ class _RunFolder:
     `path` is an absolute path or a URL, which is the same for the workers.
     """
 
-    def __init__(self, flags: CheckpointFlags, settings: SdcaSettings, train: Rows) -> None:
+    def __init__(self, flags: CheckpointFlags, settings: Settings, train: Rows) -> None:
         self.path, self._flags = _absolute(flags.path), flags
         self._folder = Folder(self.path)
         self._origin = run_origin(settings, {"train": train.fingerprint()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 from collections.abc import Callable
 
 
@@ -43,12 +42,9 @@ non_negative = _number("not be negative", lambda value: value >= 0)
 share = _number("be above 0 and below 1", lambda value: 0 < value < 1)
 
 
-def size(text: str) -> int:
-    """Return a number of bytes, of which KB, MB and GB are powers of 1000."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]?)B?", text, re.IGNORECASE)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"must be a size such as 256MB, not {text}")
-    n_bytes = float(match[1]) * 1000 ** " KMG".index(match[2].upper() or " ")
-    if n_bytes < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1 byte, not {text}")
-    return int(n_bytes)
+def numbers(text: str) -> list[float]:
+    """Return distinct positive numbers, separated by commas, in ascending order."""
+    return sorted({positive(part) for part in text.split(",")})
+
+
+numbers.__name__ = "list of numbers"

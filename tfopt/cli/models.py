@@ -23,9 +23,9 @@ from tfopt.cli.files import (
     write_atomically,
 )
 from tfopt.cli.metrics import ModelLoss, margins, refuse_infinite, score, score_line
+from tfopt.cli.options import LOSSES
 from tfopt.cli.readers import read_blocks
 from tfopt.cli.report import note_bad_lines
-from tfopt.cli.settings import SDCA_LOSSES
 from tfopt.linear_model.model_file import encode_model, read_model
 from tfopt.linear_model.stored_model import LINKS, StoredModel
 from tfopt.printable import printable
@@ -42,7 +42,7 @@ def write_model(path: str, model: StoredModel) -> None:
 def _read(path: str) -> StoredModel:
     """Read a model file; refuse what estimators have and the commands do not."""
     model = read_model(path)
-    if model.loss not in SDCA_LOSSES:
+    if model.loss not in LOSSES:
         raise CommandError(
             f"{path}: its loss '{model.loss}' is unknown to the command line: use "
             "tfopt.linear_model.load_model"
@@ -261,6 +261,6 @@ def _print_model(model: StoredModel, classes: list[dict[str, Any]]) -> None:
 
 def convert(arguments: argparse.Namespace) -> int:
     """Run `tfopt convert`."""
-    check_writable(arguments.output, arguments.model)
-    write_model(arguments.output, _read(arguments.model))
+    check_writable(arguments.out, arguments.model)
+    write_model(arguments.out, _read(arguments.model))
     return 0

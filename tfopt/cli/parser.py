@@ -1,44 +1,104 @@
-"""The flags of the commands, their defaults and their help."""
+"""Parses a command line by the table of options: help, refusals, defaults, settings."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import os
+import re
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 import tfopt
-from tfopt.cli.converters import count, non_negative, positive
-from tfopt.cli.flags import (
-    DATA_FORMAT,
-    DEFAULT,
-    Commands,
-    add_loss,
-    add_output,
-    add_reading,
-    add_seed,
-    add_train,
-)
-from tfopt.cli.settings import FINISH, SdcaSettings
+from tfopt.cli.options import CLASSIFICATION, MODELS, OPTIONS, PICTURES, Option
+from tfopt.cli.read_options import Base, ReadOptions
+from tfopt.cli.settings import CheckpointFlags, Settings
+
+__all__ = ["COMMANDS", "parse"]
 
 _EXIT_CODES = """\
-Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped before
-the minimum was reached up to --tol, 130 interrupted, 141 the reader of the output went away. Output
-files are whole or absent."""
-
-
+Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped above
+--tol, 130 interrupted, 141 the reader of the output went away."""
+_FILES = """\
+Files are LIBSVM text or tables (.csv, .tsv, .parquet), plain or compressed; - is standard input;
+URLs are read by fsspec."""
+#: The default number of blocks on a cluster, which must not depend on its workers.
+BLOCKS = 8
+_DATASETS = Path(__file__).parent / "datasets"
 #: The flags of training by the steps of an optimizer.
 _STEPS = {
     *("--optimizer", "--set", "--learning-rate", "--schedule", "--schedule-set", "--batch-size"),
     *("--warmup-steps", "--warmup-initial-learning-rate", "--holdout", "--valid", "--patience"),
     "--chunk-size",
 }
-STEPS_ARE_AN_EXAMPLE = (
+_STEPS_ARE_AN_EXAMPLE = (
     "training by the steps of an optimizer is an example of Python now: docs/training_loops.md, "
     "docs/examples/linear_steps.py"
 )
+_WIDTH, _LEFT = 80, 22
+
+
+class Command(NamedTuple):
+    """A command: the module and the function that run it, a line for its list, and its help."""
+
+    run: str
+    summary: str
+    text: str
+
+
+COMMANDS = {
+    "train": Command(
+        "tfopt.cli.train:run",
+        "fit a model and score it",
+        f"""\
+Minimize the mean loss and the penalties of a linear model, and print how far the minimum can be.
+{_FILES}""",
+    ),
+    "predict": Command(
+        "tfopt.cli.models:predict",
+        "apply a model to data",
+        f"""\
+Print a number for each row: a probability (logistic), a margin (hinge) or a value; of more than two
+classes the likeliest label, and a number for each. Known labels are scored on standard error.
+{_FILES}""",
+    ),
+    "cv": Command(
+        "tfopt.cli.sdca:cross_validate",
+        "choose the penalty by cross-validation",
+        f"""\
+Fit every penalty of a list on all folds of the data but one, and score it on that one, for each
+fold in turn, from the largest penalty down. The best has the smallest mean loss. {_FILES}""",
+    ),
+    "inspect": Command(
+        "tfopt.cli.models:inspect",
+        "show what is in a model file",
+        "Show a model's loss, classes and settings, and its largest weights: by the names of "
+        "columns, or the numbers of features as the training data count them.",
+    ),
+    "convert": Command(
+        "tfopt.cli.models:convert",
+        "convert a model file to JSON, to ONNX, or back",
+        "Write a model file in another form, by the ending of OUT: .npz, .json or .onnx. No bit is "
+        "lost between the first two. The last is for ONNX runtimes, takes float32, cannot be "
+        "converted back, and needs skl2onnx.",
+    ),
+    "info": Command(
+        "tfopt.cli.info:run",
+        "show versions and the state of the kernels",
+        "Show versions, the instruction set in use, threads, OpenMP and CUDA.",
+    ),
+    "selftest": Command(
+        "tfopt.cli.selftest:run",
+        "compare what the kernels compute with recorded digests",
+        "Run every rule, clipping, SDCA's visits and every storage on numbers that are the same "
+        "everywhere, on 1, 3 and all threads, and compare SHA-256 digests of the results with "
+        "recorded ones, in about ten seconds. The exit code is 1 if a digest differs. TFOPT_CPU "
+        "chooses the instruction set.",
+    ),
+}
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -52,219 +112,227 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     Returns
     -------
     argparse.Namespace
-        With `run`, module and function of the command; for "train" with `settings`.
+        The options by their names, and `run`, module and function of the command; of commands that
+        read data `reading`; of those that fit `settings`.
     """
-    parser: argparse.ArgumentParser = _Parser(
-        prog="tfopt",
-        description="Train linear models, and apply them.",
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = _Parser(prog="tfopt", text="Fit linear models, and apply them.", rows=())
     parser.add_argument("--version", action="version", version=f"tfopt {tfopt.__version__}")
-    commands: Commands = parser.add_subparsers(
+    commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_Parser
     )
-    add_train(commands, _add_command)
-    _add_predict(commands)
-    _add_cv(commands)
-    _add_inspect(commands)
-    _add_convert(commands)
-    _add_info(commands)
-    _add_selftest(commands)
+    for name, command in COMMANDS.items():
+        rows = [row for row in OPTIONS if name in row.commands]
+        added = commands.add_parser(name, help=command.summary, text=command.text, rows=rows)
+        added.set_defaults(run=command.run)
     if "_ARGCOMPLETE" in os.environ:  # the shell asks how a line may go on
         import argcomplete
 
         argcomplete.autocomplete(parser)
     arguments, unknown = parser.parse_known_args(sys.argv[1:] if argv is None else argv)
+    own = commands.choices[arguments.command]
     if unknown:
-        _refuse_unknown(commands.choices[arguments.command], unknown)
-    if arguments.command in FINISH:
-        FINISH[arguments.command](commands.choices[arguments.command], arguments)
+        own.refuse_unknown(unknown)
+    _finish(own, arguments)
     return arguments
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, instead of the last line after the usage."""
+    """A parser of rows of the table, with short help, whose errors are one line."""
+
+    def __init__(self, *, text: str, rows: Sequence[Option], **options: Any) -> None:
+        super().__init__(**options)
+        self.text, self.rows = text, rows
+        apart: dict[str, Any] = {}
+        for row in rows:
+            to = self
+            if row.apart:
+                to = apart.setdefault(row.apart, apart or self.add_mutually_exclusive_group())
+            _add(to, row)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        hint = _meant(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        self.exit(2, f"{self.prog}: error: {message}{hint} (see {self.prog} --help)\n")
+
+    def refuse_unknown(self, unknown: list[str]) -> NoReturn:
+        """Refuse arguments that the command does not have; name the flag that may be meant."""
+        first = unknown[0].partition("=")[0]
+        if first in _STEPS:
+            self.error(f"{first}: {_STEPS_ARE_AN_EXAMPLE}")
+        flags = [name for action in self._actions for name in action.option_strings]
+        initials = {f"--{''.join(part[:1] for part in f[2:].split('-'))}": f for f in flags}
+        hint = _meant(first, flags) if first.startswith("-") else ""
+        if first in initials:
+            hint = f"; did you mean {initials[first]}?"
+        self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+
+    def format_help(self) -> str:
+        left = [row for row in self.rows if row.is_positional]
+        lines = [f"usage: {self.prog} {' '.join(_place(row) for row in left)} [OPTION]...", ""]
+        if not self.rows:
+            lines[0] = f"usage: {self.prog} [--version] COMMAND ..."
+        lines += [*_wrapped(self.text), ""]
+        if not self.rows:
+            lines += [f"  {name:<10}{each.summary}" for name, each in COMMANDS.items()]
+            lines += ["", f"{self.prog} COMMAND --help lists its options.", *_wrapped(_EXIT_CODES)]
+        group = ""
+        for row in sorted(self.rows, key=lambda row: _GROUPS.index(row.group)):
+            if row.group != group:
+                group = row.group
+                lines.append(f"{group}:")
+            lines += _help_of(row)
+        return "\n".join(lines) + "\n"
 
 
-def _refuse_unknown(command: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
-    """Refuse arguments that a command does not have; name the flag that may be meant."""
-    flags = [name for action in command._actions for name in action.option_strings]
-    first = unknown[0].partition("=")[0]
-    if first in _STEPS:
-        command.error(f"{first}: {STEPS_ARE_AN_EXAMPLE}")
-    initials = {f"--{''.join(part[:1] for part in f[2:].split('-'))}": f for f in flags}
-    meant = [initials[first]] if first in initials else difflib.get_close_matches(first, flags, 1)
-    hint = f"; did you mean {meant[0]}?" if first.startswith("-") and meant else ""
-    command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+_GROUPS = [*dict.fromkeys(row.group for row in OPTIONS)]
 
 
-def _add_predict(commands: Commands) -> None:
-    predict = _add_command(
-        commands,
-        "predict",
-        "tfopt.cli.models:predict",
-        "apply a model to data",
-        f"""\
-Print one number per row: for a logistic model the probability of the larger of the two
-training labels, for a squared one the predicted value, for a hinge the margin. With more than
-two classes: the label of the likeliest, then such a number for each, labels ascending. If the
-labels in DATA are of the kind the model was trained on, scores are shown on standard error; they
-need 8 bytes in memory for each number. Otherwise DATA are read and predicted block by block.
+def _place(row: Option) -> str:
+    return f"[{row.flag}]" if row.default is not None else row.flag
 
-{DATA_FORMAT}
-A row needs a label, which may be any number; in a table its column may be absent. Features are
-counted from 0 or 1 as in the training data; those that training never saw are ignored.""",
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(" ".join(text.split()), _WIDTH)
+
+
+def _help_of(row: Option) -> list[str]:
+    """Return the lines of help about an option."""
+    left = f"  {row.flag} {'' if row.choices else row.metavar}".rstrip()
+    text = row.help
+    if row.choices:
+        text += f": {', '.join(row.choices)}"
+    default = row.shown or ("" if row.default is None else f"{row.default}")
+    if default:
+        text += f" [{default}]"
+    lines = textwrap.wrap(text, _WIDTH - _LEFT, break_on_hyphens=False)
+    first, *rest = lines if len(left) < _LEFT else [" ", *lines]
+    return [f"{left:<{_LEFT}}{first}".rstrip(), *(" " * _LEFT + line for line in rest)]
+
+
+def _meant(word: str, known: Sequence[str]) -> str:
+    meant = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {meant[0]}?" if meant else ""
+
+
+def _add(parser: Any, row: Option) -> None:
+    """Add an option; what is not given is None."""
+    options: dict[str, Any] = {"help": row.help.replace("%", "%%"), "default": None}
+    if row.is_positional:
+        options |= {"metavar": row.flag, "nargs": "?"} if row.default else {"metavar": row.flag}
+        parser.add_argument(row.name, type=row.convert, **options)
+    elif row.convert is None:
+        parser.add_argument(row.flag, dest=row.name, action="store_const", const=True, **options)
+    else:
+        options |= {"choices": row.choices} if row.choices else {"metavar": row.metavar}
+        parser.add_argument(row.flag, dest=row.name, type=row.convert, **options)
+
+
+# ---- which options go together
+
+
+def _finish(parser: _Parser, arguments: argparse.Namespace) -> None:
+    """Refuse options that do not apply, set defaults, and gather the settings."""
+    rows = {row.name: row for row in parser.rows}
+    if "data" in rows:
+        for name in ("solver", "loss", "format"):
+            if name in rows and getattr(arguments, name) is None:
+                setattr(arguments, name, rows[name].default)
+        if arguments.data is None:
+            arguments.data = str(_DATASETS / "a9a.bz2")
+            arguments.test = arguments.test or str(_DATASETS / "a9a.t.bz2")
+        arguments.reading = _reading(arguments)
+    for name, row in rows.items():
+        reason = _reason_against(row, arguments)
+        if getattr(arguments, name) is None:
+            value = False if row.convert is None else row.default
+            setattr(arguments, name, None if reason else value)
+        elif reason:
+            parser.error(f"{row.flag} {reason}")
+    if "loss" in rows:
+        arguments.settings = _settings(arguments)
+    for check in _CHECKS.get(arguments.command, ()):
+        check(parser, arguments)
+
+
+def _reason_against(row: Option, arguments: argparse.Namespace) -> str:
+    """Return why an option does not apply; "" if it does."""
+    solver, loss = getattr(arguments, "solver", ""), getattr(arguments, "loss", "")
+    if solver and row.solvers and solver not in row.solvers:
+        return f"works with --solver {' or '.join(row.solvers)} alone"
+    if loss and row.losses and loss not in row.losses:
+        return f"is for --loss {' or '.join(row.losses)}"
+    if row.formats and arguments.reading.format_of(arguments.data) not in row.formats:
+        is_of_tables = "libsvm" not in row.formats
+        return (
+            "is for tables (.csv, .tsv, .parquet, or --format)"
+            if is_of_tables
+            else ("is for LIBSVM files")
+        )
+    return ""
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    """Return the settings of a fit; those that the command has no option for have defaults."""
+    settings = {}
+    for row in (row for row in OPTIONS if row.setting and not _reason_against(row, arguments)):
+        is_own = arguments.command in row.commands
+        value = getattr(arguments, row.name) if is_own else row.default
+        if value is not None or not row.losses:
+            settings[row.name] = value
+    return Settings(**settings)
+
+
+def _reading(arguments: argparse.Namespace) -> ReadOptions:
+    bases: dict[str | None, Base] = {"yes": True, "no": False}
+    return ReadOptions(
+        format=arguments.format,
+        zero_based=bases.get(getattr(arguments, "zero_based", None), "auto"),
+        label=arguments.label,
+        weight=arguments.weight,
+        on_bad_line=arguments.on_bad_line or "error",
+        has_classes=getattr(arguments, "loss", "logistic") in CLASSIFICATION,
     )
-    predict.add_argument("model", metavar="MODEL", help="a model file of tfopt train")
-    predict.add_argument("data", metavar="DATA", help="data to predict")
-    predict.add_argument(
-        "--output", metavar="FILE", help="where to write (default: standard output)"
+
+
+def _check_columns(parser: _Parser, arguments: argparse.Namespace) -> None:
+    if arguments.label is not None and arguments.label == arguments.weight:
+        parser.error("--label and --weight cannot be one column")
+
+
+def _check_model(parser: _Parser, arguments: argparse.Namespace) -> None:
+    """Refuse the name of a model file whose ending says nothing, before any work."""
+    flag = "OUT" if arguments.command == "convert" else "--model"
+    path = arguments.out if arguments.command == "convert" else arguments.model
+    if os.path.splitext((path or "").lower())[1] not in ("", *MODELS):
+        parser.error(f"{flag} needs a file name that ends in one of {', '.join(MODELS)}")
+
+
+def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
+    if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
+        parser.error(f"--plot needs a file name that ends in one of {', '.join(PICTURES)}")
+    if arguments.data == arguments.test == "-":
+        parser.error("DATA and --test cannot both be standard input")
+    arguments.on_cluster = arguments.dask is not None or arguments.workers is not None
+    if arguments.on_cluster and arguments.blocks is None:
+        arguments.settings = arguments.settings.replaced(blocks=BLOCKS)
+    given = [name for name in ("checkpoint_every", "resume", "checkpoint") if vars(arguments)[name]]
+    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}.checkpoint"
+    if given and not arguments.on_cluster:
+        flag = given[0].replace("_", "-")
+        parser.error(f"--{flag} is for a fit on a cluster: --dask, --workers")
+    if given == ["checkpoint"]:
+        parser.error("--checkpoint needs --checkpoint-every or --resume")
+    if given and os.path.realpath(path) == os.path.realpath(arguments.model):
+        parser.error("--checkpoint and --model cannot be one file")
+    arguments.checkpoints = CheckpointFlags(
+        path, arguments.checkpoint_every, arguments.resume, bool(given), arguments.quiet
     )
-    what = predict.add_mutually_exclusive_group()
-    what.add_argument("--labels", action="store_true", help="print the label alone (default: off)")
-    what.add_argument(
-        "--proba",
-        action="store_true",
-        help="print the probability of each class, labels ascending; the first line names them "
-        "(default: off)",
-    )
-    what.add_argument(
-        "--json",
-        action="store_true",
-        help="print one JSON object: predictions, a row on each line, and scores (default: off)",
-    )
-    add_reading(predict, trains=False)
-    predict.add_argument("--quiet", action="store_true", help="compute no scores (default: off)")
 
 
-def _add_cv(commands: Commands) -> None:
-    cv = _add_command(
-        commands,
-        "cv",
-        "tfopt.cli.sdca:cross_validate",
-        "choose the penalty by cross-validation",
-        f"""\
-Fit every penalty of a list on all folds of the data but one, and score it on that one, for each
-fold in turn. All fits are certified up to --tol (as in tfopt train), and each begins
-where the one with the next larger penalty ended. The table has the mean over the folds of the loss,
-its standard error, and the scores; the best has the smallest loss.
-
-{DATA_FORMAT}""",
-    )
-    cv.add_argument("data", metavar="DATA", help="a file")
-    add_reading(cv)
-    add = cv.add_argument
-    add("--folds", metavar="K", type=count(2), default=5, help=DEFAULT)
-    add_loss(cv)
-    penalty = cv.add_mutually_exclusive_group()
-    penalty.add_argument(
-        "--l2",
-        metavar="X,...",
-        type=_positives,
-        help="penalties on the squared weights, for the mean loss (default: those of --C)",
-    )
-    penalty.add_argument(
-        "--C",
-        metavar="X,...",
-        type=_positives,
-        help="the same as liblinear has them: l2 is 1 / (C * rows) "
-        "(default: 0.001,0.01,0.1,1,10,100,1000)",
-    )
-    add("--l1", metavar="X", type=non_negative, default=0.0, help=f"as in train ({DEFAULT})")
-    add("--tol", metavar="X", type=positive, default=SdcaSettings.tol, help=DEFAULT)
-    add("--epochs", metavar="N", type=count(1), default=SdcaSettings.epochs, help=DEFAULT)
-    add_seed(cv)
-    add(
-        "--model",
-        metavar="OUT",
-        help="fit the best penalty on all rows, and write the model file that tfopt train "
-        "would write (default: none)",
-    )
-    add_output(cv, "the table, the best, settings, versions")
-
-
-def _positives(text: str) -> list[float]:
-    """Return distinct positive numbers, separated by commas, in ascending order."""
-    return sorted({positive(part) for part in text.split(",")})
-
-
-_positives.__name__ = "list of numbers"  # argparse's word for it
-
-
-def _add_inspect(commands: Commands) -> None:
-    inspect = _add_command(
-        commands,
-        "inspect",
-        "tfopt.cli.models:inspect",
-        "show what is in a model file",
-        "Show a model's loss, classes and settings, and its largest weights: by the names of\n"
-        "columns, or the numbers of features as the training data count them.",
-    )
-    inspect.add_argument("model", metavar="MODEL", help="a model file of tfopt train")
-    inspect.add_argument(
-        "--top", metavar="N", type=count(0), default=20, help=f"how many weights ({DEFAULT})"
-    )
-    inspect.add_argument("--json", action="store_true", help="print one JSON object (default: off)")
-
-
-def _add_convert(commands: Commands) -> None:
-    convert = _add_command(
-        commands,
-        "convert",
-        "tfopt.cli.models:convert",
-        "convert a model file to JSON, to ONNX, or back",
-        "Write a model file in another form, by the ending of OUT: as JSON (.json), or as an\n"
-        ".npz. No bit is lost: converted back, a file is the same, byte for byte. All commands\n"
-        "read both. With .onnx a graph for ONNX is written, which takes float32, predicts labels\n"
-        "and probabilities, or values, and cannot be converted back; it needs skl2onnx.",
-    )
-    convert.add_argument("model", metavar="MODEL", help="a model file")
-    convert.add_argument("output", metavar="OUT", help="the file to write")
-
-
-def _add_info(commands: Commands) -> None:
-    info = _add_command(
-        commands,
-        "info",
-        "tfopt.cli.info:run",
-        "show versions and the state of the kernels",
-        "Show versions, the instruction set in use, threads, OpenMP and CUDA.",
-    )
-    info.add_argument("--json", action="store_true", help="print a JSON object (default: off)")
-
-
-def _add_selftest(commands: Commands) -> None:
-    selftest = _add_command(
-        commands,
-        "selftest",
-        "tfopt.cli.selftest:run",
-        "compare what the kernels compute with recorded digests",
-        """\
-Run every rule, clipping, SDCA's visits and every storage on numbers that are the same everywhere,
-on 1, 3 and all threads, and compare SHA-256 digests of the results with those that the package
-comes with. That takes about ten seconds. The exit code is 1 if a digest differs: then results are
-not those of other machines. TFOPT_CPU chooses the instruction set.
-
-With --gpu, the rules and clipping that a GPU does are run there, on arrays of CuPy or torch, and
-must have the same digests. Without a GPU that is an error, which says why there is none.""",
-    )
-    selftest.add_argument("--gpu", action="store_true", help="test the GPU (default: off)")
-    selftest.add_argument("--json", action="store_true", help="print a JSON object (default: off)")
-
-
-def _add_command(
-    commands: Commands, name: str, run: str, summary: str, description: str
-) -> argparse.ArgumentParser:
-    command = commands.add_parser(
-        name,
-        help=summary,
-        description=description,
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(run=run)
-    return command
+_Check = Callable[[_Parser, argparse.Namespace], None]
+_CHECKS: dict[str, tuple[_Check, ...]] = {
+    "train": (_check_columns, _check_model, _check_train),
+    "cv": (_check_columns, _check_model),
+    "predict": (_check_columns,),
+    "convert": (_check_model,),
+}

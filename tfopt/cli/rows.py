@@ -24,7 +24,7 @@ from tfopt.cli.metrics import (
     score_from_sums,
     score_sums,
 )
-from tfopt.cli.settings import SdcaSettings
+from tfopt.cli.settings import Settings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
 
@@ -57,7 +57,7 @@ class Executor:
         options: dict[str, Any],
         train: Rows,
         classes: tuple[float, ...] | None,
-        settings: SdcaSettings,
+        settings: Settings,
     ) -> Any:
         """Return a fitted estimator, given the name of its class and its parameters."""
         X, y, weights = train.examples(classes, settings.bias_feature)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import math
 import time
 import warnings
@@ -19,6 +18,7 @@ from tfopt.cli.data import Data, find_classes
 from tfopt.cli.files import CommandError, check_writable, echo, print_json, show_label
 from tfopt.cli.metrics import ModelLoss, score
 from tfopt.cli.models import write_model
+from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.readers import read_data, rows_of
 from tfopt.cli.report import (
     Certificate,
@@ -29,18 +29,18 @@ from tfopt.cli.report import (
     warn_unconverged,
 )
 from tfopt.cli.rows import Executor, Rows, examples_of
-from tfopt.cli.settings import CLASSIFICATION, SdcaSettings, given_parameters
+from tfopt.cli.settings import Settings
 from tfopt.core.versions import versions
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model.paths import WarmFits
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
 
-def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quiet: bool) -> Result:
+def fit(executor: Executor, parts: dict[str, Rows], settings: Settings, quiet: bool) -> Result:
     """Fit a model to the part "train", and score it on all parts; the result has a certificate."""
     train = parts["train"]
     if train.in_parts:
-        settings = dataclasses.replace(settings, blocks=len(train.lengths))
+        settings = settings.replaced(blocks=len(train.lengths))
     classes = None
     if settings.loss in CLASSIFICATION:
         classes = find_classes(train.name, train.labels, settings.loss)
@@ -67,8 +67,10 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quie
             "max_iter": settings.epochs,
             "random_state": settings.seed,
             "callback": show,
-            **given_parameters(settings),
+            **settings.loss_options,
         }
+        if settings.solver != "auto":  # which estimators of a cluster always are
+            options["solver"] = settings.solver
         name = "SDCARegressor" if classes is None else "SDCAClassifier"
         try:
             estimator = executor.fit(name, options, train, classes, settings)
@@ -84,7 +86,7 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: SdcaSettings, quie
         classes=classes,
         zero_based=train.zero_based,
         optimizer={"name": "SDCA"},
-        settings=dataclasses.replace(settings, l2=l2).as_dict(),
+        settings=settings.replaced(l2=l2).as_dict(),
         columns=train.columns or Columns(),
     )
     with np.errstate(all="ignore"):  # an overflowing loss is refused below
@@ -122,7 +124,7 @@ def _check_labels(estimator: Any, labels: tuple[Any, ...]) -> None:
 
 
 def _weights_and_bias(
-    estimator: Any, n_features: int, settings: SdcaSettings
+    estimator: Any, n_features: int, settings: Settings
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return weights and bias in the form of a model."""
     coef = np.atleast_2d(estimator.coef_)
@@ -189,8 +191,7 @@ def cross_validate(arguments: argparse.Namespace) -> int:
     lines = [_line(l2, total, [fits[k] for fits in folds]) for k, l2 in enumerate(path)]
     best = min(lines, key=lambda line: line["loss"])
     if arguments.model:
-        names = ("loss", "epsilon", "quantile", "l1", "tol", "epochs", "seed")
-        settings = SdcaSettings(l2=best["l2"], **{name: getattr(arguments, name) for name in names})
+        settings = arguments.settings.replaced(l2=best["l2"])
         result = fit(Executor(), {"train": rows_of(data)}, settings, quiet=True)
         write_model(arguments.model, result.model)
     if arguments.json:
@@ -198,7 +199,7 @@ def cross_validate(arguments: argparse.Namespace) -> int:
         facts |= {"features": data.features.shape[1], "bad_lines": data.n_skipped}
         for name in ("folds", "loss", "l1", "tol", "epochs", "seed", "model"):
             facts[name] = getattr(arguments, name)
-        facts |= given_parameters(arguments)
+        facts |= arguments.settings.loss_options
         facts |= {"threads": threads.get_num_threads(), "path": lines, "best": best}
         print_json(facts | {"versions": versions()})
     else:
@@ -228,7 +229,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
     shuffle = {"shuffle": True, "random_state": arguments.seed}
     split: Any = (KFold if classes is None else StratifiedKFold)(arguments.folds, **shuffle)
     kind: Any = SDCARegressor if classes is None else SDCAClassifier
-    parameters = given_parameters(arguments)
+    parameters = arguments.settings.loss_options
     loss = ModelLoss(arguments.loss, parameters)
     penalties = np.full(len(path), arguments.l1), np.array(path)
     with (

@@ -1,0 +1,220 @@
+"""The options of the command line, a row each, from which parser, refusals, help and settings come.
+
+Quick to import, for `--help`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tfopt.cli.converters import count, non_negative, number, numbers, positive, share
+
+__all__ = [
+    "CERTIFIED",
+    "CLASSIFICATION",
+    "LOSSES",
+    "LOSS_OPTIONS",
+    "MODELS",
+    "OPTIONS",
+    "PICTURES",
+    "Option",
+]
+
+#: The losses; a test compares them, and their options below, with the library's records.
+CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
+INSENSITIVE = ("epsilon_insensitive", "squared_epsilon_insensitive")
+LOSSES = (*CLASSIFICATION, "squared", "poisson", "gamma", "huber", "quantile", *INSENSITIVE)
+#: The endings of pictures, and of model files, whose names may also have none.
+PICTURES = (".png", ".svg", ".pdf")
+MODELS = (".npz", ".json", ".onnx")
+#: The solvers that prove how far the minimum is; "auto" chooses among the others.
+CERTIFIED = ("auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point")
+FORMATS = ("libsvm", "csv", "parquet")
+TABLES = ("csv", "parquet")
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of one command or several.
+
+    Attributes
+    ----------
+    flag : str
+        Without hyphens before it for an argument that is found by its place.
+    help : str
+    convert : callable or None
+        Converts the text of a value, and refuses others; None: the option has no value.
+    metavar : str
+        What help calls the value.
+    default : Any
+        None: absent, unless `shown` says what it is then.
+    shown : str
+        The default in words, for help.
+    choices : tuple of str
+        The values; () if all that `convert` accepts are.
+    commands : tuple of str
+    group : str
+        The heading of help.
+    solvers, losses, formats : tuple of str
+        The solvers, the losses, or the formats of DATA, that it is for; () for all.
+    setting : bool
+        Whether it is a setting of the fit, which the model file has by its name.
+    apart : str
+        Options of a command with the same word here exclude each other.
+    """
+
+    flag: str
+    help: str
+    convert: Callable[[str], Any] | None = str
+    metavar: str = ""
+    default: Any = None
+    shown: str = ""
+    choices: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ("train",)
+    group: str = ""
+    solvers: tuple[str, ...] = ()
+    losses: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    setting: bool = False
+    apart: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the parsed value."""
+        name = self.flag.lstrip("-").replace("-", "_")
+        return name.lower() if self.is_positional else name
+
+    @property
+    def is_positional(self) -> bool:
+        return not self.flag.startswith("-")
+
+
+def _rows(group: str, commands: tuple[str, ...], *rows: Option) -> tuple[Option, ...]:
+    """Return the rows of one heading, of the same commands."""
+    return tuple(Option(**{**vars(row), "group": group, "commands": commands}) for row in rows)
+
+
+_TRAIN, _CV, _FITS, _READS = ("train",), ("cv",), ("train", "cv"), ("train", "cv", "predict")
+
+OPTIONS = (
+    # what is read
+    *_rows(
+        "data", _TRAIN,
+        Option("DATA", "a file, or a folder of files", default="a9a", shown="the bundled a9a"),
+        Option("--test", "test data, which are scored", metavar="FILE", shown="a9a's, or none"),
+    ),
+    *_rows("data", _CV, Option("DATA", "a file")),
+    *_rows("data", ("predict", "inspect"), Option("MODEL", "a model file of tfopt train")),
+    *_rows("data", ("convert",), Option("MODEL", "a model file"), Option("OUT", "its new name")),
+    *_rows("data", ("predict",), Option("DATA", "the rows to predict, with labels or without")),
+    *_rows(
+        "data", _READS,
+        Option("--format", "of the files", choices=("auto", *FORMATS), default="auto",
+               shown="by suffix"),
+        Option("--label", "column of the labels", metavar="COLUMN", formats=TABLES),
+        Option("--weight", "column of the weights of rows", metavar="COLUMN", formats=TABLES),
+    ),
+    *_rows(
+        "data", _FITS,
+        Option("--zero-based", "whether LIBSVM counts from 0",
+               choices=("auto", "yes", "no"), default="auto", shown="if 0 occurs",
+               formats=("libsvm",)),
+    ),
+    *_rows(
+        "data", _READS,
+        Option("--on-bad-line", "of bad lines",
+               choices=("error", "skip"), default="error"),
+    ),
+    # what is minimized
+    *_rows(
+        "loss", _FITS,
+        Option("--loss", "from squared on for numbers", choices=LOSSES, default="logistic",
+               setting=True),
+        Option("--gamma", "of smooth_hinge: the width of its corner", positive, "X", shown="1",
+               losses=("smooth_hinge",), setting=True),
+        Option("--epsilon", "of huber; of insensitive ones", non_negative, "X",
+               shown="1.35, 0.1", losses=("huber", *INSENSITIVE), setting=True),
+        Option("--quantile", "of quantile: the share of labels below", share, "Q", shown="0.5",
+               losses=("quantile",), setting=True),
+    ),
+    *_rows(
+        "fit", _TRAIN,
+        Option("--solver", "auto chooses one", choices=CERTIFIED,
+               default="auto", setting=True),
+    ),
+    *_rows(
+        "fit", _FITS,
+        Option("--l1", "penalty on the absolute weights", non_negative, "X", 0.0, setting=True),
+    ),
+    *_rows(
+        "fit", _TRAIN,
+        Option("--l2", "penalty on the squared weights, halved", non_negative, "X",
+               shown="1 / rows", setting=True),
+        Option("--bias", "value of a feature for a penalized bias; -1: no bias", number, "X",
+               setting=True),
+    ),
+    *_rows(
+        "fit", _CV,
+        Option("--l2", "penalties to choose from, of the squared weights, halved", numbers,
+               "X,...", shown="those of --C", apart="penalty"),
+        Option("--C", "the same as liblinear has them, 1 / (l2 * rows)", numbers, "X,...",
+               shown="0.001,0.01,...,1000", apart="penalty"),
+        Option("--folds", "parts of the data", count(2), "K", 5),
+    ),
+    *_rows(
+        "fit", _FITS,
+        Option("--tol", "relative duality gap to stop at", positive, "X", 1e-4, setting=True),
+        Option("--epochs", "the most iterations", count(1), "N", 1000, setting=True),
+        Option("--seed", "of the order of the rows", count(0), "N", 0, setting=True),
+        Option("--threads", "of the kernels; they change no bits", count(1, 4096), "N",
+               shown="the CPUs"),
+    ),
+    *_rows(
+        "cluster", _TRAIN,
+        Option("--dask", "fit on the cluster at tcp://host:port", metavar="ADDRESS",
+               apart="cluster", solvers=("auto",)),
+        Option("--workers", "fit on N processes that are started for it", count(1, 4096), "N",
+               apart="cluster", solvers=("auto",)),
+        Option("--blocks", "of rows, fitted side by side", count(1), "N",
+               shown="8 on a cluster, else 1", setting=True, solvers=("auto",)),
+        Option("--checkpoint-every", "save the fit after every N epochs", count(1), "N",
+               shown="never"),
+        Option("--checkpoint", "where: a folder or URL", metavar="FOLDER",
+               shown="MODEL.checkpoint"),
+        Option("--resume", "go on from there, if it is there", None),
+    ),
+    # what is written
+    *_rows(
+        "output", _TRAIN,
+        Option("--model", f"model file to write ({', '.join(MODELS)})", metavar="OUT",
+               default="model.npz"),
+        Option("--plot", f"draw the gaps ({', '.join(PICTURES)})",
+               metavar="PICTURE"),
+        Option("--json", "print one JSON object instead of text", None),
+        Option("--quiet", "show no progress", None),
+    ),
+    *_rows(
+        "output", _CV,
+        Option("--model", "fit the best penalty to all rows, and write the model", metavar="OUT"),
+        Option("--json", "print one JSON object instead of a table", None),
+        Option("--quiet", "show no progress", None),
+    ),
+    *_rows(
+        "output", ("predict",),
+        Option("--output", "where to write", metavar="FILE", shown="standard output"),
+        Option("--labels", "print the label alone", None, apart="what"),
+        Option("--proba", "print the probability of each class, after a line of labels", None,
+               apart="what"),
+        Option("--json", "print one JSON object: predictions and scores", None, apart="what"),
+        Option("--quiet", "compute no scores", None),
+    ),
+    *_rows("output", ("inspect",),
+           Option("--top", "the number of weights to show", count(0), "N", 20)),
+    *_rows("output", ("selftest",), Option("--gpu", "test what a GPU does", None)),
+    *_rows("output", ("inspect", "info", "selftest"),
+           Option("--json", "print one JSON object", None)),
+)  # fmt: skip
+#: The parameters of losses.
+LOSS_OPTIONS = {row.name: row for row in OPTIONS if row.group == "loss" and row.losses}
