@@ -193,7 +193,7 @@ def test_parameters(tmp_path: Path, kind: type, loss: str) -> None:
         for value in values:
             options = {name: value}
             if chooses:
-                options |= {"l2s": [0.125, 8.0]}
+                options = {"l2s": [value]} if name == "l2" else options | {"l2s": [0.125, 8.0]}
             X, model = fitted(kind, loss, labels_of(kind, LABELS["small"]), **options)
             for ending in ("npz", "json"):
                 path = str(tmp_path / f"m.{ending}")
@@ -201,7 +201,8 @@ def test_parameters(tmp_path: Path, kind: type, loss: str) -> None:
                 loaded = load_model(path)
                 assert (loaded.predict(X) == model.predict(X)).all()
                 own = loaded.get_params()
-                kept = model.get_params() | ({"l2": model.l2_} if chooses else {})
+                chosen = {"l1": model.l1_, "l2": model.l2_} if chooses else {}
+                kept = model.get_params() | chosen
                 assert own["loss"] == loss
                 if learns and name == "l2":
                     assert own["l2"] is None  # that of another method, on another scale

@@ -20,13 +20,13 @@ from tfopt.linear_model._solver.objective import as_rows
 from tfopt.linear_model._solver.plan import Wanted, make_plan
 from tfopt.linear_model._solver.solvers import CHOLESKY, DESCENT
 from tfopt.linear_model._solver.work import descent_work, hessian_work
+from tfopt.linear_model.penalties import largest_l1, path_penalties
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_options import DEFAULT_TOL
 from tfopt.linear_model.sdca_regressor import SDCARegressor
-from tfopt.linear_model.validation import check_number
 
-__all__ = ["FoldFits", "SDCAPath", "WarmFits", "path_penalties", "sdca_path"]
+__all__ = ["FoldFits", "SDCAPath", "WarmFits", "sdca_path"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,33 +53,6 @@ class SDCAPath:
     objectives: np.ndarray
     dual_gaps: np.ndarray
     n_iters: np.ndarray
-
-
-def path_penalties(l1s: Any, l2s: Any, l1: Any, l2: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the penalties of a path, of which one is given and the other is constant.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If both are given, or none, and for values that are out of range.
-    """
-    if (l1s is None) == (l2s is None):
-        raise InvalidArgumentError("a path needs the values of one penalty: give either l1s or l2s")
-    if (l1 if l2s is None else l2) is not None:
-        name = "l1" if l2s is None else "l2"
-        raise InvalidArgumentError(f"{name}s has the values of {name}: do not give {name} as well")
-    name, values = ("l1", l1s) if l2s is None else ("l2", l2s)
-    values = np.array(values, np.float64)
-    if values.ndim != 1 or values.size == 0:
-        raise InvalidArgumentError(
-            f"{name}s must be a sequence of at least one number, not of shape {values.shape}"
-        )
-    for value in values.tolist():
-        check_number(f"each of {name}s", value, 0, open_end=name == "l2")
-    other = np.full(values.size, 0.0 if name == "l2" else 1.0)
-    if (l1 if name == "l2" else l2) is not None:
-        other[:] = l1 if name == "l2" else l2
-    return (other, values) if name == "l2" else (values, other)
 
 
 class WarmFits:
@@ -241,6 +214,7 @@ def sdca_path(
     l1s: Any = None,
     l1: float | None = None,
     l2: float | None = None,
+    eps: float | None = None,
     sample_weight: Any = None,
     offset: Any = None,
     **options: Any,
@@ -255,10 +229,15 @@ def sdca_path(
     y : array, shape (n_samples,)
     loss : str, default="logistic"
         One of those of `SDCAClassifier` and `SDCARegressor`.
-    l2s, l1s : sequence of float, shape (n_values,)
-        The values of one of the penalties, in any order.
+    l2s, l1s : int or sequence of float, optional
+        The values of one of the penalties, in any order, or how many: of l1 from the largest useful
+        one down, with which all weights are 0, as `lasso_path` chooses them (for losses with
+        corners it may be a little larger); of l2 from 1e4 to 1e-4. With both, there is a fit for
+        each pair: for each l1, in order, all of l2.
     l1, l2 : float, optional
         The other penalty; 0 and 1 by default, as of the estimators.
+    eps : float, optional
+        The smallest l1 as a share of the largest, 1e-3 by default, if `l1s` is a number.
     sample_weight : array, shape (n_samples,), optional
         Non-negative.
     offset : array, shape (n_samples,), or float, optional
@@ -273,7 +252,7 @@ def sdca_path(
     Raises
     ------
     InvalidArgumentError
-        Unless exactly one of `l2s` and `l1s` is given, and for fixed blocks.
+        Without `l2s` and `l1s`, if a penalty is given twice, and for fixed blocks.
     ValueError
         As `SDCAClassifier` and `SDCARegressor` do.
 
@@ -291,14 +270,23 @@ def sdca_path(
     array([1, 2, 4])
     >>> bool((path.dual_gaps <= 1e-4 * path.objectives).all())
     True
+    >>> grid = sdca_path(X, X[:, 0], "squared", l1s=4, l2=0.0, eps=0.01)
+    >>> (grid.coefs[:, 0] != 0).sum(axis=1)
+    array([0, 1, 1, 1])
     """
     kind = SDCARegressor if loss in SDCARegressor._LOSSES else SDCAClassifier
-    penalties = path_penalties(l1s, l2s, l1, l2)
     if options.get("C") is not None:
         raise InvalidArgumentError("C is 1 / l2: give l2s, or l2 beside l1s")
     model = kind(loss, **options)
     if model._has_blocks:
         raise InvalidArgumentError("num_loss_partitions must be a number: a path has no blocks")
+
+    def largest() -> float:
+        rows, targets, masses = model._checked(X, y, sample_weight)
+        targets, masses, _ = model._without_offset(rows, targets, masses, offset)
+        return largest_l1(model, model._encoded(rows, targets, masses))
+
+    penalties = path_penalties(l1s, l2s, l1, l2, eps, largest)
     fits = WarmFits(model, X, y, sample_weight, *penalties, offset)
     n, problems = len(fits.order), fits.data.n_problems
     coefs = np.empty((n, problems, fits.data.X_shape[1]))
