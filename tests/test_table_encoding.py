@@ -51,7 +51,7 @@ def table_of(rows: list[dict], order: int = 1) -> Table:
 
 
 def encoding_of(tables: list[Table], **options) -> Encoding:
-    facts = [facts_of(table) for table in tables]
+    facts = [facts_of(table, options.get("scale", False)) for table in tables]
     return make_encoding(facts, lambda k: [distinct_values(t, k) for t in tables], **options)
 
 
@@ -198,7 +198,7 @@ def test_columns_of_other_kinds_and_free_text_are_refused(monkeypatch):
         encoding_of([table, other])
     monkeypatch.setattr(table_facts, "MOST_TEXTS", 250)
     with pytest.raises(InvalidArgumentError, match=r"'id' has more than 250 different texts"):
-        facts_of(table)
+        facts_of(table, False)
     halves = [dataclasses.replace(table, values=table.values[k::2]) for k in (0, 1)]
     with pytest.raises(InvalidArgumentError, match=r"'id' has more than 250 different texts"):
         encoding_of(halves)

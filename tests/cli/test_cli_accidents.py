@@ -65,17 +65,14 @@ def test_columns_of_any_type(cli, folder, kind, role):
 
 
 def test_damage_to_what_pandas_notes(cli, folder):
+    """It is read for the columns of an index alone."""
     pd.DataFrame({"a": NUMBERS, "y": NUMBERS > 3}).to_parquet("good.parquet")
     content = Path("good.parquet").read_bytes()
-    begin, refused = content.find(b'{"index_columns"'), 0
+    begin = content.find(b'{"index_columns"')
     for at in range(begin, begin + 400, 3):
         Path("d.parquet").write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        Path("model.npz").unlink(missing_ok=True)
         outcome = cli(*TRAIN)
-        if outcome.code:
-            assert one_line(outcome).startswith("d.parquet: ")
-            refused += 1
-    assert refused > 10
+        assert outcome.code == 0 or one_line(outcome).startswith("d.parquet: ")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
@@ -87,7 +84,10 @@ def test_two_columns_of_one_name(cli, folder, ending):
     else:
         frame.to_csv(f"d{ending}", index=False, sep="\t" if ending == ".tsv" else ",")
     outcome = cli("train", f"d{ending}", "--label", "y")
-    assert one_line(outcome) == f"d{ending}: has 2 columns 'a': rename or remove them\n"
+    assert (
+        one_line(outcome)
+        == f"d{ending}: has 2 columns 'a', at 1 and 2: rename them, or leave them out with --drop\n"
+    )
     good = frame.set_axis(["a", "b", "y"], axis=1)
     good.to_csv("good.csv", index=False)
     assert cli("train", "good.csv", "--label", "y", "--quiet").code == 0

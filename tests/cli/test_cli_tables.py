@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 
 from tfopt.cli import readers, tables
-from tfopt.cli.files import file_of
-from tfopt.cli.read_options import ReadOptions
 from tfopt.linear_model import load_model
 from tfopt.linear_model.model_file import read_model
 
@@ -150,11 +148,10 @@ def test_folders_of_tables_whose_labels_are_text(cli, folder):
 
 GOOD = "a,b,y\n1,2,0\n3,4,1\n"
 BAD = {
-    "text": ("5,x,1\n", "bad.csv:4:2: the value of 'b' is not a number 'x'"),
+    "text": ("5,x,1\n", "bad.csv:4:2: the value of 'b' is not a number, as most others are 'x'"),
     "infinite": ("5,inf,1\n", "bad.csv:4:2: the value of 'b' is not finite 'inf'"),
-    "missing": ("5,,1\n", "bad.csv:4:2: the value of 'b' is missing"),
     "no label": ("5,6,\n", "bad.csv:4:3: the value of 'y' is missing"),
-    "few fields": ("5\n", "bad.csv:4:2: the value of 'b' is missing"),
+    "few fields": ("5\n", "bad.csv:4: the line has 1 field instead of 3"),
     "many fields": ("5,6,1,7\n", "bad.csv:4: the line has 4 fields instead of 3"),
 }
 
@@ -178,20 +175,18 @@ def test_bad_lines_are_named_or_left_out(cli, folder, text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('1,"two\nlines"\n2,b\nx,b\n', ":6:1: the value of 'a' is not a number 'x'"),
+        ('1,"two\nlines"\n2,b\nx,b\n', ":6:1: the value of 'a' is not a number,"),
         ('1,"two\n\nmore"\n\n2,b,c\n', ":7: the line has 3 fields instead of 2"),
-        ('1,a\n2,b,c\n3,"d\n"\nx,b\n', ":7:1: the value of 'a' is not a number 'x'"),
+        ('1,a\n2,b,c\n3,"d\n"\nx,b\n', ":4: the line has 3 fields instead of 2"),
+        ('1,a\n\n\n2,"b"\n,\n3,"d\n\n"\ninf,b\n', ":11:1: the value of 'a' is not finite 'inf'"),
+        ('1,a 5" pipe\n2,\n', ":4:2: the value of 'the\\nlabel' is missing"),
     ],
 )
 def test_lines_are_counted_within_quotes_too(cli, folder, text, message):
     """In the names of columns, in fields, and after lines that are left out."""
     (folder / "bad.csv").write_text('a,"the\nlabel"\n' + text)
     flags = ["--label", "the\nlabel"]
-    if message.endswith("'x'") and "b,c" in text:
-        frame, *_ = tables._csv(file_of("bad.csv"), ReadOptions(on_bad_line="skip"), None)
-        assert frame[1].tolist() == [3, 5, 7] and frame[2] == 1
-    else:
-        assert cli("train", "bad.csv", *flags).err == f"bad.csv{message}\n"
+    assert cli("train", "bad.csv", *flags).err.startswith(f"bad.csv{message}")
 
 
 @pytest.mark.parametrize(

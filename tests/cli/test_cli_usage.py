@@ -254,7 +254,7 @@ def test_out_of_memory(cli, tiny, monkeypatch):
         ("distributed", "dask distributed", "train --workers 2"),
         ("dask", "dask distributed", "train --dask tcp://here:1"),
         ("fsspec", "fsspec", "train s3://bucket/day"),
-        ("pandas", "pandas pyarrow", "train data.csv --label y"),
+        ("pyarrow", "pyarrow", "train data.csv --label y"),
     ],
 )
 def test_a_missing_package_says_what_to_install(shell, folder, module, packages, command):

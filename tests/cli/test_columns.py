@@ -1,57 +1,95 @@
-"""Columns of a table as a CSR matrix, entry by entry SciPy's."""
+"""Columns of Arrow as numbers: each type's values, what is missing, and what is no column."""
 
 from __future__ import annotations
 
+import datetime
+import decimal
+
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 import pytest
-from scipy import sparse
 
-from tfopt.cli.columns import PIECE, filled_rows, matrix_of
-from tfopt.cli.files import File
-from tfopt.cli.read_options import ReadOptions
-from tfopt.cli.tables import read_table
-from tfopt.linear_model.stored_model import Columns
+from tfopt.cli.columns import convert, days_in, numbers_in
 
-random = np.random.default_rng(0)
+DAY = datetime.date(2020, 2, 29)
+NOON = datetime.datetime(2020, 2, 29, 12)
+#: An array, and the kind and the values that it has; the texts if it is text.
+ARRAYS = {
+    "integers": (pa.array([1, None, 2**53]), "number", [1, np.nan, 2.0**53]),
+    "small": (pa.array([1, 2], pa.uint8()), "number", [1, 2]),
+    "float32": (pa.array([0.1, None], pa.float32()), "number", [np.float32(0.1), np.nan]),
+    "float16": (pa.array(np.array([0.5, 2], np.float16)), "number", [0.5, 2]),
+    "float64": (pa.array([0.1, float("nan"), float("inf")]), "number", [0.1, np.nan, np.inf]),
+    "booleans": (pa.array([True, None, False]), "number", [1, np.nan, 0]),
+    "decimals": (pa.array([decimal.Decimal("1.25"), None]), "number", [1.25, np.nan]),
+    "dates": (pa.array([DAY, None]), "time", [18321, np.nan]),
+    "days of 64 bits": (pa.array([DAY], pa.date64()), "time", [18321]),
+    "times": (pa.array([NOON, None], pa.timestamp("s")), "time", [18321.5, np.nan]),
+    "nanoseconds": (pa.array([NOON], pa.timestamp("ns")), "time", [18321.5]),
+    "times of a zone": (pa.array([NOON], pa.timestamp("ms", "Asia/Tokyo")), "time", [18321.5]),
+    "times of a day": (pa.array([datetime.time(6), None]), "time", [0.25, np.nan]),
+    "durations": (pa.array([datetime.timedelta(1.5)]), "time", [1.5]),
+    "nothing": (pa.array([None, None]), None, [np.nan, np.nan]),
+    "text": (pa.array(["b", None, "a", "b", ""]), "text", ["b", None, "a", "b", None]),
+    "large text": (pa.array(["b"], pa.large_string()), "text", ["b"]),
+    "views": (pa.array(["b", "a"], pa.string_view()), "text", ["b", "a"]),
+    "a dictionary": (
+        pa.DictionaryArray.from_arrays([2, 0, None, 1, 3], ["b", None, "a", ""]),
+        "text",
+        ["a", "b", None, None, None],
+    ),
+    "a dictionary of numbers": (
+        pa.DictionaryArray.from_arrays([1, None, 0], [7.5, 8.0]),
+        "number",
+        [8, np.nan, 7.5],
+    ),
+    "text without text": (pa.array(["", None]), None, [np.nan, np.nan]),
+}
 
 
-@pytest.mark.parametrize("n", [0, 1, PIECE, 2 * PIECE + 5])
-@pytest.mark.parametrize("zeros", [0.0, 0.01, 0.9, 1.0])
-@pytest.mark.parametrize("bad", [0.0, 0.3])
-def test_a_matrix_is_scipys(n: int, zeros: float, bad: float) -> None:
-    X = random.standard_normal((n, 4)) * (random.uniform(size=(n, 4)) >= zeros)
-    X[X < -2] = -0.0
-    good = random.uniform(size=n) >= bad
-    columns = [X[:, k] if k else X[:, k].astype(np.float32) for k in range(4)]
-    X[:, 0] = columns[0]
-    found, expected = matrix_of(columns, good), sparse.csr_matrix(X[good])
-    assert found.shape == expected.shape and found.has_canonical_format
-    for part in ("data", "indices", "indptr"):
-        one, two = getattr(found, part), getattr(expected, part)
-        assert one.dtype == two.dtype and one.tobytes() == two.tobytes()
+@pytest.mark.parametrize("place", [slice(None), slice(1, None)], ids=["whole", "sliced"])
+@pytest.mark.parametrize(("array", "kind", "values"), ARRAYS.values(), ids=ARRAYS)
+def test_each_type_of_arrow(array, kind, values, place):
+    if len(array) == 1 and place.start:
+        pytest.skip("nothing is left of it")
+    found = convert(array[place])
+    assert found.kind == kind and found.faulty is None
+    if kind == "text":
+        assert len({*found.levels}) == len(found.levels)
+        texts = [None if np.isnan(x) else found.levels[int(x)] for x in found.values]
+        assert texts == values[place]
+    else:
+        np.testing.assert_array_equal(found.values, values[place])
 
 
-def test_rows_without_a_value_are_not_filled() -> None:
-    frame = pd.DataFrame(
-        {
-            "a": [1.0, np.nan, np.nan, np.nan, 5.0],
-            "b": ["x", None, "y", None, None],
-            "c": 5 * [None],
-        }
-    )
-    assert filled_rows(frame).tolist() == [True, False, True, False, True]
-    assert filled_rows(frame[["c"]]).tolist() == [False] * 5
-    assert filled_rows(frame[:0]).tolist() == []
+@pytest.mark.parametrize("wanted", ["number", "time", "text"])
+@pytest.mark.parametrize(("array", "kind", "values"), ARRAYS.values(), ids=ARRAYS)
+def test_another_kind_is_a_fault_where_there_is_a_value(array, kind, values, wanted):
+    found = convert(array, wanted)
+    absent = np.array([x is None or x != x for x in values])
+    if wanted == "text":
+        assert found.faulty is None and (np.isnan(found.values) == absent).all()
+    elif kind != wanted and kind is not None:
+        assert (found.faulty == ~absent).all() and np.isnan(found.values).all()
+    else:
+        assert found.faulty is None and found.kind in (wanted, None)
 
 
-def test_columns_of_float32_keep_their_values(tmp_path) -> None:
-    path = str(tmp_path / "t.parquet")
-    frame = pd.DataFrame({name: random.standard_normal(50).astype("f") for name in ("y", "a", "b")})
-    frame.to_parquet(path)
-    options = ReadOptions(label="y", weight=None)
-    for like in (None, Columns(("a", "b"), "y", None)):
-        data = read_table(File(path, path), options, like)
-        assert data.labels.dtype == data.features.dtype == np.float64
-        assert (data.labels == frame["y"]).all()
-        assert (data.features.toarray() == frame[["a", "b"]]).all(axis=None)
+def test_text_can_be_numbers_or_dates():
+    numbers = convert(pa.array(["+5", " 7 ", "x", None, "1e2", "1_0"]), "number")
+    np.testing.assert_array_equal(numbers.values, [5, 7, np.nan, np.nan, 100, np.nan])
+    assert numbers.faulty.tolist() == [False, False, True, False, False, True]
+    dates = convert(pa.array(["2020-02-29", None, "2020-02-29T12:00Z", "now", "29.2.2020"]), "time")
+    np.testing.assert_array_equal(dates.values, [18321, np.nan, 18321.5, np.nan, np.nan])
+    assert dates.faulty.tolist() == [False, False, False, True, True]
+    assert np.isnan(numbers_in(["", "x", "0x1"])).all() and np.isinf(numbers_in(["inf"])).all()
+    assert np.isnan(days_in(["today", "NaT", "", "2020-02-30", "2020-01-01T00:00+01:00"])).all()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [pa.array([[1]]), pa.array([{"a": 1}]), pa.array([b"x"]), pa.array([b"x"]).dictionary_encode()],
+)
+def test_other_types_are_no_columns(array):
+    for wanted in (None, "number", "time", "text"):
+        assert convert(array, wanted) is None

@@ -26,8 +26,7 @@ _PACKAGES = {
     "dask": ("dask", "distributed"),
     "distributed": ("dask", "distributed"),
     "fsspec": ("fsspec",),
-    "pandas": ("pandas", "pyarrow"),
-    "pyarrow": ("pandas", "pyarrow"),
+    "pyarrow": ("pyarrow",),
     "skl2onnx": ("skl2onnx",),
     "argcomplete": ("argcomplete",),
 }

@@ -10,7 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.cli.files import CommandError, File
+from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.stored_model import Columns
+from tfopt.linear_model.table_facts import Table
 
 __all__ = ["Data", "Layout", "find_classes", "targets"]
 
@@ -32,7 +34,8 @@ class Data:
 
     Attributes
     ----------
-    features : scipy CSR matrix, shape (rows, features)
+    features : scipy CSR matrix or ndarray, shape (rows, features), or Table
+        Of a table, an array unless it has many texts; a `Table` until it is encoded.
     labels : ndarray, shape (rows,)
         NaN where a label is absent or, in a table, not one of the model's.
     zero_based : bool
@@ -97,6 +100,15 @@ class Data:
         features = sparse.csr_matrix(parts, (X.shape[0], X.shape[1] + offset))
         return dataclasses.replace(self, features=features, zero_based=zero_based)
 
+    def with_encoding(self, encoding: Encoding) -> Data:
+        """Return the rows of a `Table` with the features of an encoding."""
+        assert self.columns is not None
+        if not encoding.columns:
+            raise CommandError(f"{self.name}: no column says anything of the labels")
+        known = None if encoding.is_plain else encoding
+        columns = dataclasses.replace(self.columns, features=encoding.features, encoding=known)
+        return dataclasses.replace(self, features=encoding.encode(self.features), columns=columns)
+
     def with_classes(self, classes: tuple[str, ...] | None) -> Data:
         """Return the same rows with labels that are the indices of names in other classes."""
         if self.columns is None or classes is None or self.columns.classes == classes:
@@ -110,8 +122,16 @@ class Data:
     def fingerprint(self) -> str:
         """Return a hash of the data, without the file's name and line numbers."""
         features = self.features
-        digest = hashlib.sha256(repr((features.shape, self.zero_based)).encode())
-        for array in (features.indptr, features.indices, features.data, self.labels):
+        arrays = [features, self.labels]
+        if isinstance(features, Table):
+            shape: Any = features.names, features.kinds, features.levels
+            arrays[:1] = [features.values]
+        else:
+            shape = features.shape
+            if sparse.issparse(features):
+                arrays[:1] = [features.indptr, features.indices, features.data]
+        digest = hashlib.sha256(repr((shape, self.zero_based)).encode())
+        for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
         if self.columns is not None:
             weights = b"" if self.weights is None else self.weights.tobytes()

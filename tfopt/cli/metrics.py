@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn import metrics
 
 from tfopt.cli.data import Data
@@ -64,8 +65,14 @@ def margins(model: StoredModel, data: Data) -> np.ndarray:
 
     Their shape is (rows,) or, of more than two classes, (rows, classes).
     """
+    X = data.with_width(model.n_features).features
     with np.errstate(over="ignore", invalid="ignore"):
-        result: np.ndarray = data.with_width(model.n_features).features @ model.weights.T
+        result: np.ndarray
+        if sparse.issparse(X):
+            result = X @ model.weights.T
+        else:  # row by row: a product of BLAS would depend on the other rows of a block
+            products = [np.einsum("ij,j->i", X, row) for row in np.atleast_2d(model.weights)]
+            result = products[0] if model.weights.ndim == 1 else np.stack(products, axis=1)
         result += model.bias
     return result
 

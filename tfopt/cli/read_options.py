@@ -32,6 +32,14 @@ class ReadOptions:
         Whether LIBSVM files count features from 0. "auto": unless index 0 occurs, from 1.
     label, weight : str or None
         The columns of a table with the labels and the weights of rows.
+    separator : str or None
+        What is between the fields of a CSV file; None: a tab if its name ends in .tsv, or a comma.
+    drop, categorical : tuple of str
+        Columns of a table that are no features, and those that are text whatever is in them.
+    missing : tuple of str
+        The texts of missing values in a CSV file, besides the usual ones.
+    scale : bool
+        Whether the numbers of a table get the mean 0 and the standard deviation 1.
     on_bad_line : {"error", "skip"}
     has_classes : bool
         Whether labels are classes; those of a table may then be text.
@@ -41,6 +49,11 @@ class ReadOptions:
     zero_based: Base = "auto"
     label: str | None = None
     weight: str | None = None
+    separator: str | None = None
+    drop: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    scale: bool = False
     on_bad_line: Literal["error", "skip"] = "error"
     has_classes: bool = True
 
@@ -50,4 +63,4 @@ class ReadOptions:
 
     def separator_of(self, path: str) -> str:
         """Return what separates the fields of a file of lines."""
-        return "\t" if _suffix(path) == ".tsv" else ","
+        return self.separator or ("\t" if _suffix(path) == ".tsv" else ",")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from tfopt.cli.data import Data, Layout
 from tfopt.cli.files import CommandError, File, file_of, files_in, is_folder
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.rows import Executor, Rows, Summary
-from tfopt.errors import FileFormatError
+from tfopt.errors import FileFormatError, InvalidArgumentError
+from tfopt.linear_model.encoding import Encoding, make_encoding
 from tfopt.linear_model.stored_model import Columns
+from tfopt.linear_model.table_facts import Facts, Table, distinct_values, facts_of
 
 __all__ = ["read_blocks", "read_data", "read_rows", "rows_of"]
 
@@ -44,7 +47,17 @@ def read_data(file: str | File, options: ReadOptions, like: Layout | None = None
     CommandError
         The message names the file, the line, the column and the text.
     """
-    file = file_of(file) if isinstance(file, str) else file
+    data = _read(file_of(file) if isinstance(file, str) else file, options, like)
+    table = data.features
+    if not isinstance(table, Table):
+        return data
+    facts = [facts_of(table, options.scale)]
+    made = _encoding(data.name, facts, lambda columns: [distinct_values(table, columns)], options)
+    return data.with_encoding(made)
+
+
+def _read(file: File, options: ReadOptions, like: Layout | None) -> Data:
+    """Do the same, but the features of a table to train on are a `Table`."""
     if options.format_of(file.path) != "libsvm":
         from tfopt.cli.tables import read_table  # loaded if needed only
 
@@ -152,7 +165,7 @@ def _rows_in_parts(
     path: str, files: list[File], options: ReadOptions, executor: Executor, like: Layout | None
 ) -> Rows:
     how = options, like
-    loaded = executor.persist(_read, files, how)
+    loaded = executor.persist(_load, files, how)
     calls = executor.map(_distinct, loaded, shared=(options.has_classes,))
     summaries = executor.gather(calls)
     n_skipped = sum(summary.n_skipped for summary in summaries)
@@ -162,7 +175,17 @@ def _rows_in_parts(
         saying = [summary.zero_based for summary in summaries if summary.n_values]
         base = any(saying) or not saying
     n_features = max(summary.n_features + base - summary.zero_based for summary in summaries)
-    shared = base, n_features, columns and columns.classes
+    encoding = None
+    if columns is not None and like is None:
+
+        def values_of(chosen: list[int]) -> list[Any]:
+            return executor.gather(executor.map(_distinct_values, loaded, shared=(chosen,)))
+
+        encoding = _encoding(path, [each.facts for each in summaries], values_of, options)
+        n_features = len(encoding.features)
+        known = None if encoding.is_plain else encoding
+        columns = dataclasses.replace(columns, features=encoding.features, encoding=known)
+    shared = base, n_features, columns and columns.classes, encoding
     blocks = executor.map(_align, loaded, summaries, shared=shared)
     layout = n_features, base, columns
     return Rows(path, executor, blocks, summaries, *layout, labels, n_skipped, in_parts=True)
@@ -194,12 +217,33 @@ def _names(columns: Columns | None) -> Columns | None:
     return columns and dataclasses.replace(columns, classes=None)
 
 
+def _encoding(
+    name: str,
+    facts: list[tuple[Facts, ...]],
+    values_of: Callable[[list[int]], list[Any]],
+    options: ReadOptions,
+) -> Encoding:
+    """Return the encoding for a table, or for the tables of all files."""
+    try:
+        return make_encoding(facts, values_of, scale=options.scale, missing=options.missing)
+    except InvalidArgumentError as error:
+        raise CommandError(f"{name}: {error}") from error
+
+
 # ---- functions of a block
 
 
-def _read(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, Summary]:
-    data = read_data(file, *how)
-    return data, _summary_of(data, data.fingerprint())
+def _load(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, Summary]:
+    data = _read(file, *how)
+    summary = _summary_of(data, data.fingerprint())
+    if isinstance(data.features, Table):
+        facts = facts_of(data.features, how[0].scale)
+        summary = dataclasses.replace(summary, facts=facts)
+    return data, summary
+
+
+def _distinct_values(loaded: tuple[Data, Summary], columns: list[int]) -> Any:
+    return distinct_values(loaded[0].features, columns)
 
 
 def _summary_of(data: Data, fingerprint: str = "") -> Summary:
@@ -208,7 +252,7 @@ def _summary_of(data: Data, fingerprint: str = "") -> Summary:
     return Summary(
         n_rows=n_rows,
         n_features=n_features,
-        n_values=data.features.nnz,
+        n_values=0 if data.columns is not None else data.features.nnz,
         zero_based=data.zero_based,
         total_weight=data.total_weight if n_rows else 0.0,
         is_weighted=data.weights is not None,
@@ -235,12 +279,15 @@ def _align(
     zero_based: bool,
     n_features: int,
     classes: tuple[str, ...] | None,
+    encoding: Encoding | None,
 ) -> Data:
-    """Return a block with the common width, base and classes.
+    """Return a block with the common features, base and classes.
 
     A file that has changed is refused: it is read again if a worker is lost.
     """
     data, summary = loaded
     if summary != first_summary:
         raise CommandError(f"{data.name}: has changed since it was read first")
+    if encoding is not None:
+        data = data.with_encoding(encoding)
     return data.with_base(zero_based).with_width(n_features).with_classes(classes)

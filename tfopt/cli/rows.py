@@ -26,6 +26,7 @@ from tfopt.cli.metrics import (
 )
 from tfopt.cli.settings import Settings
 from tfopt.linear_model.stored_model import Columns, StoredModel
+from tfopt.linear_model.table_facts import Facts
 
 
 class Executor:
@@ -84,7 +85,10 @@ class Executor:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What is known of a block without its rows; `labels` are all, or the distinct ones."""
+    """What is known of a block without its rows; `labels` are all, or the distinct ones.
+
+    `facts` are of a table to train on.
+    """
 
     n_rows: int
     n_features: int
@@ -97,6 +101,7 @@ class Summary:
     columns: Columns | None
     labels: np.ndarray = dataclasses.field(compare=False)
     fingerprint: str = ""
+    facts: tuple[Facts, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,8 +220,6 @@ def examples_of(
 ) -> tuple[Any, np.ndarray, np.ndarray | None]:
     """Return features, targets and weights; unless `bias` is None, add a constant feature."""
     X, y = data.features, targets(data, classes)
-    if data.columns is not None:  # of a table few values are 0
-        X = X.toarray()
     if bias is not None:
         constant = np.full((X.shape[0], 1), bias)
         is_sparse = sparse.issparse(X)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 
 from tfopt.checkpoints.framing import MOST_THINGS
 from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
 from tfopt.linear_model.sdca_regressor import SDCARegressor
@@ -42,7 +44,7 @@ __all__ = [
     "write_json",
 ]
 
-#: What the document says of itself. Version 2 added "loss_parameters".
+#: What the document says of itself. Version 2 added "loss_parameters" and "encoding".
 SCHEMA, VERSION = "tfopt.linear_model", 2
 #: The entries that are numbers, and arrays of an archive.
 ARRAYS = ("coefficients", "intercepts")
@@ -75,6 +77,8 @@ def to_json(model: Any, **options: Any) -> str:
         - ``"classes"``: the labels in order, or null for regression; and ``"label_type"``:
           ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or null;
         - ``"feature_names"``: an array of strings, or null; ``"label_name"``: a string, or null;
+        - ``"encoding"``: how the columns of a table become features; only for a table that has
+          more than numbers: an object whose ``"version"`` is 1;
         - ``"zero_based"``: whether features without names are counted from 0;
         - ``"coefficients"``: an array for each class or target, one for two classes;
         - ``"intercepts"``: a number for each of these;
@@ -126,8 +130,9 @@ def from_json(text: str) -> SDCAClassifier | SDCARegressor:
 
 def document_of(model: StoredModel) -> dict[str, Any]:
     """Return what is stored of a model but its numbers."""
-    labels = model.labels
-    return {
+    labels, encoding = model.labels, model.columns.encoding
+    stored = {} if encoding is None else {"encoding": encoding.to_json()}
+    return stored | {
         "schema": SCHEMA,
         "version": VERSION,
         "tfopt": model.tfopt_version,
@@ -205,7 +210,10 @@ def stored_model(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         optimizer=document["optimizer"],
         settings=document["settings"],
         columns=Columns(
-            None if names is None else tuple(names), document["label_name"], class_names
+            None if names is None else tuple(names),
+            document["label_name"],
+            class_names,
+            _encoding(document),
         ),
         tfopt_version=document["tfopt"],
     )
@@ -254,6 +262,15 @@ def _with_parameters(model: StoredModel, parameters: dict[str, Any] | None) -> S
     if parameters is not None and parameters != known:
         raise InvalidArgumentError(f'"loss_parameters" does not fit "loss": "{model.loss}"')
     return model
+
+
+def _encoding(document: Mapping[str, Any]) -> Encoding | None:
+    if "encoding" not in document:
+        return None
+    encoding, names = Encoding.from_json(document["encoding"]), document["feature_names"]
+    if names is None or encoding.features != tuple(names):
+        raise InvalidArgumentError('"encoding" does not fit "feature_names"')
+    return encoding
 
 
 def _has_too_many(text: str | bytes) -> bool:
@@ -307,10 +324,10 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 
 class _Entry(NamedTuple):
-    """An entry of the document: what its value must be, and the first version that has it."""
+    """An entry of the document: what its value must be, and from which version on it must be."""
 
     is_valid: Callable[[Any], bool]
-    since: int = 1
+    since: float = 1
 
 
 _are_numbers = _is_array_of(int, float)
@@ -323,6 +340,7 @@ _ENTRIES: dict[str, _Entry] = {
     "label_type": _Entry(_or_null(_is_one_of([*LABELS]))),
     "feature_names": _Entry(_or_null(_is_array_of(str))),
     "label_name": _Entry(_or_null(_is(str))),
+    "encoding": _Entry(_is(dict), since=math.inf),
     "zero_based": _Entry(_is(bool)),
     "optimizer": _Entry(_is(dict)),
     "settings": _Entry(_is(dict)),

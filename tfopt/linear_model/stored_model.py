@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tfopt.core.versions import __version__
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.ftrl import FTRLClassifier
 from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import LinearModel
@@ -72,11 +73,14 @@ class Columns:
     label : str or None
     classes : tuple of str, or None
         If labels are text; as numbers they are then 0, 1, ...
+    encoding : Encoding or None
+        How the columns become features; None: features are columns.
     """
 
     features: tuple[str, ...] | None = None
     label: str | None = None
     classes: tuple[str, ...] | None = None
+    encoding: Encoding | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -48,6 +48,11 @@ class Table:
     kinds: tuple[Kind, ...]
     levels: tuple[tuple[str, ...], ...]
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of rows and columns."""
+        return len(self.values), len(self.names)
+
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
@@ -60,7 +65,7 @@ class Facts:
     rows, missing : int
         How many rows there are, and in how many of them the value is missing.
     mean, squares : float
-        Of the values, and the sum of their squared distances from it; 0 for text.
+        Of the values, and the sum of their squared distances from it; 0 where nothing needs them.
     texts : dict
         How often each text occurs.
     """
@@ -75,7 +80,8 @@ class Facts:
 
     def __add__(self, other: Facts) -> Facts:
         """Return what the rows of two blocks say."""
-        if self.kind != other.kind:
+        one, two = self.missing < self.rows, other.missing < other.rows
+        if one and two and self.kind != other.kind:
             raise InvalidArgumentError(
                 f"the column {self.name!r} is {_WORDS[self.kind]} in one part of the table and "
                 f"{_WORDS[other.kind]} in another"
@@ -86,7 +92,7 @@ class Facts:
         for text, count in other.texts.items():
             texts[text] = texts.get(text, 0) + count
         return dataclasses.replace(
-            self,
+            self if one else other,
             rows=self.rows + other.rows,
             missing=self.missing + other.missing,
             mean=self.mean + distance * share,
@@ -98,8 +104,8 @@ class Facts:
 _WORDS = {"number": "numbers", "time": "dates", "text": "text"}
 
 
-def facts_of(table: Table) -> tuple[Facts, ...]:
-    """Return what the rows of a table say about each column."""
+def facts_of(table: Table, scale: bool) -> tuple[Facts, ...]:
+    """Return what the rows of a table say about each column; of numbers the mean if `scale`."""
     rows = len(table.values)
     missing = np.zeros(len(table.names), np.int64)
     for piece in pieces_of(rows):
@@ -114,7 +120,7 @@ def facts_of(table: Table) -> tuple[Facts, ...]:
             column = table.values[:, k]
             counts = np.bincount(column[~np.isnan(column)].astype(np.intp), minlength=len(levels))
             texts = {level: n for level, n in zip(levels, counts.tolist(), strict=True) if n}
-        elif rows > missing[k]:
+        elif rows > missing[k] and (scale or kind == "time"):
             column = table.values[:, k]
             column = column[~np.isnan(column)] if missing[k] else column
             mean = float(column.mean())

@@ -1,0 +1,225 @@
+"""Ordinary tables, with text, missing values and dates: every command takes the same file."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from tfopt.cli import csv_pieces, tables
+from tfopt.cli.data import Layout
+from tfopt.cli.read_options import ReadOptions
+from tfopt.cli.readers import read_blocks, read_data
+from tfopt.linear_model import load_model
+from tfopt.linear_model.model_file import read_model
+
+ROWS = 400
+LABEL = "Will renew?"
+
+
+@pytest.fixture
+def people(folder) -> pd.DataFrame:
+    """People of some cities, in a CSV file with quotes, spaces and gaps, and in a Parquet file."""
+    random = np.random.default_rng(5)
+    age = random.normal(40, 12, ROWS).round()
+    cities = ["New York", 'the "Hague"', "Oslo, Norway", *(f"village {k}" for k in range(40))]
+    shares = np.array([60, 20, 20, *[1] * 40]) / 140
+    city = random.choice(cities, ROWS, p=shares)
+    plan = random.choice(["basic", "premium"], ROWS)
+    spent = random.lognormal(3, 1, ROWS).round(2)
+    signed_up = pd.Timestamp("2020-02-28") + pd.to_timedelta(random.integers(0, 900, ROWS), "D")
+    margin = (age - 40) / 20 + (plan == "premium") - 0.5 + (city == "New York")
+    table = pd.DataFrame({"Age (years)": age, " home city ": city, "Plan": plan})
+    table["monthly spend"] = np.where(random.random(ROWS) < 0.05, np.nan, spent)
+    table["signed up"] = np.array(signed_up.strftime("%Y-%m-%d"), object)
+    table["is new"] = random.random(ROWS) < 0.5
+    table.loc[random.random(ROWS) < 0.05, "Plan"] = None
+    table[LABEL] = np.where(random.random(ROWS) < expit(margin), "yes", "no")
+    write(table)
+    return table
+
+
+def write(table: pd.DataFrame, name: str = "people") -> None:
+    table.to_csv(f"{name}.csv", index=False, quoting=csv.QUOTE_NONNUMERIC)
+    dates = pd.to_datetime(table["signed up"]).dt.date
+    table.assign(**{"signed up": dates}).to_parquet(f"{name}.parquet", index=False)
+
+
+def train(cli, name: str, *flags: str) -> dict:
+    outcome = cli("train", name, "--label", LABEL, "--json", "--quiet", *flags)
+    assert outcome.code == 0, outcome.err
+    return outcome.json()
+
+
+def test_a_csv_gives_the_optimum_and_its_gap(cli, people):
+    result = train(cli, "people.csv")
+    assert result["classes"] == ["no", "yes"]
+    certificate = result["certificate"]
+    assert 0 <= certificate["gap"] <= 1e-4 * certificate["objective"]
+    assert result["scores"]["train"]["accuracy"] > people[LABEL].value_counts(normalize=True).max()
+    names = read_model("model.npz").columns.features
+    assert tuple(name for name in names if "village" not in name) == (
+        *("Age (years)", "home city=New York", "home city=Oslo, Norway", 'home city=the "Hague"'),
+        *("home city=(rare)", "Plan=basic", "Plan=premium", "Plan=(missing)"),
+        *("monthly spend", "monthly spend=(missing)", "signed up", "is new"),
+    )
+    shown = cli("inspect", "model.npz").out
+    assert "home city=New York" in shown and f"features  {len(names)}, named" in shown
+
+
+def test_every_command_takes_the_same_file(cli, people, folder):
+    result = train(cli, "people.csv")
+    data = read_data("people.csv", ReadOptions(label=LABEL))
+    estimator = load_model("model.npz")
+    features = pd.DataFrame(data.features, columns=data.columns.features)
+    expected = estimator.predict_proba(features)[:, 1]
+    predicted = cli("predict", "model.npz", "people.csv")
+    np.testing.assert_allclose([*map(float, predicted.out.split())], expected, rtol=1e-12)
+    assert f"log-loss {result['scores']['train']['log_loss']:.6g}" in predicted.err
+    for name in ("model.json", "again.npz"):
+        source = "model.npz" if name == "model.json" else "model.json"
+        assert cli("convert", source, name).code == 0
+        assert cli("predict", name, "people.csv") == predicted
+    assert (folder / "again.npz").read_bytes() == (folder / "model.npz").read_bytes()
+    table = cli("cv", "people.csv", "--label", LABEL, "--model", "best.npz", "--json", "--quiet")
+    assert table.code == 0 and cli("predict", "best.npz", "people.csv").code == 0
+    test = train(cli, "people.csv", "--test", "people.parquet")["scores"]
+    assert test["train"] == test["test"]
+
+
+def test_forms_pieces_and_the_order_of_columns_do_not_matter(cli, people, folder, monkeypatch):
+    train(cli, "people.csv")
+    model = (folder / "model.npz").read_bytes()
+    predicted = cli("predict", "model.npz", "people.csv")
+    people[[LABEL, *people.columns[-2::-1]]].to_csv("other.csv", index=False)
+    for name in ("people.parquet", "other.csv"):
+        assert cli("predict", "model.npz", name) == predicted
+    train(cli, "people.parquet")
+    assert (folder / "model.npz").read_bytes() == model
+    monkeypatch.setattr(csv_pieces, "SIZE", 300)
+    monkeypatch.setattr(tables, "BLOCK", 7)
+    for name in ("people.csv", "people.parquet"):
+        train(cli, name)
+        assert (folder / "model.npz").read_bytes() == model
+        assert cli("predict", "model.npz", name) == predicted
+
+
+def test_a_folder_gives_the_model_of_one_file(cli, people, folder):
+    whole = train(cli, "people.csv", "--tol", "1e-10")
+    one = read_model("model.npz")
+    (folder / "day").mkdir()
+    for k, rows in enumerate((people[:90], people[90:91], people[91:])):
+        write(rows, f"day/{k}")
+        (folder / f"day/{k}.parquet").unlink()
+    parts = train(cli, "day", "--format", "csv", "--tol", "1e-10", "--test", "people.csv")
+    two = read_model("model.npz")
+    assert two.columns.features == one.columns.features
+    np.testing.assert_allclose(two.weights, one.weights, rtol=1e-3, atol=1e-6)
+    objectives = (each["certificate"]["objective"] for each in (parts, whole))
+    assert next(objectives) == pytest.approx(next(objectives), rel=1e-8)
+    found = parts["scores"]["test"]["log_loss"]
+    assert found == pytest.approx(parts["scores"]["train"]["log_loss"], rel=1e-9)
+
+
+def test_values_that_training_did_not_see(cli, people, folder):
+    train(cli, "people.csv")
+    new = people[:3].drop(columns=LABEL)
+    new.loc[0, " home city "] = "Atlantis"  # rare, as other villages
+    new.loc[1, "Plan"] = "gold"  # no plan was rare, so that this one has no weight
+    new.to_csv("new.csv", index=False)
+    of_model = read_model("model.npz")
+    weights = dict(zip(of_model.columns.features, of_model.weights, strict=True))
+    (data,) = read_blocks("new.csv", ReadOptions(), Layout(True, of_model.columns))
+    named = pd.DataFrame(data.features, columns=[*weights])
+    assert named.loc[0, "home city=(rare)"] == 1
+    assert not named.loc[1, [name for name in weights if name.startswith("Plan=")]].any()
+    before = (folder / "model.npz").read_bytes()
+    for column, value, message in [
+        ("Age (years)", "", ":3:1: the value of 'Age (years)' is missing\n"),
+        ("Age (years)", "old", ":3:1: the value of 'Age (years)' is not a number 'old'\n"),
+        ("Age (years)", "inf", ":3:1: the value of 'Age (years)' is not finite 'inf'\n"),
+        ("signed up", "yesterday", ":3:5: the value of 'signed up' is not a date 'yesterday'\n"),
+        ("signed up", "2020", ":3:5: the value of 'signed up' is not a date '2020'\n"),
+        (" home city ", "", ":3:2: the value of 'home city' is missing\n"),
+    ]:
+        wrong = new.astype(object)
+        wrong.loc[1, column] = value
+        if value == "2020":
+            wrong["signed up"] = value
+            message = message.replace(":3:", ":2:")
+        wrong.to_csv("wrong.csv", index=False)
+        refused = cli("predict", "model.npz", "wrong.csv")
+        assert (refused.code, refused.err) == (1, f"wrong.csv{message}")
+        if value not in ("2020",):
+            kept = cli("predict", "model.npz", "wrong.csv", "--on-bad-line", "skip")
+            assert kept.code == 0 and kept.out.count("\n") == 2
+    assert (folder / "model.npz").read_bytes() == before
+
+
+def test_text_that_begins_as_numbers_is_read_again_as_text(cli, folder, monkeypatch):
+    """The numbers are then the texts that the file has."""
+    monkeypatch.setattr(csv_pieces, "SIZE", 60)
+    rows = [f"{'007' if k < 40 else f'{k % 3}B'},{k % 2}\n" for k in range(120)]
+    (folder / "units.csv").write_text("unit,y\n" + "".join(rows))
+    data = read_data("units.csv", ReadOptions(label="y"))
+    assert data.columns.features == ("unit=007", "unit=0B", "unit=1B", "unit=2B")
+    assert (data.features.argmax(axis=1)[:40] == 0).all() and (data.features.sum(axis=1) == 1).all()
+    refused = cli("train", "-", "--format", "csv", "--label", "y")
+    assert refused.code == 1
+
+
+def test_text_that_says_nothing_is_left_out(cli, people, folder):
+    people["id"] = [f"id {k}" for k in range(ROWS)]
+    people["same"], people["nothing"] = "x", None
+    write(people, "more")
+    train(cli, "more.csv")
+    encoding = read_model("model.npz").columns.encoding
+    assert encoding.left_out == ("id", "same", "nothing")
+    people[["id"]].assign(y=people[LABEL]).to_csv("ids.csv", index=False)
+    refused = cli("train", "ids.csv", "--label", "y")
+    assert refused.err == "ids.csv: no column says anything of the labels\n"
+
+
+def test_columns_of_one_name_are_refused_with_their_places(cli, folder):
+    (folder / "two.csv").write_text('a,"b", a ,b,y\n1,2,3,4,0\n')
+    refused = cli("train", "two.csv", "--label", "y")
+    assert refused.err == (
+        "two.csv: has 2 columns 'a', at 1 and 3: rename them, or leave them out with --drop\n"
+    )
+
+
+def test_numbers_alone_are_features_as_they_are(cli, folder):
+    """Their model files have no encoding, and their matrix is that of the file."""
+    values = np.random.default_rng(0).normal(size=(50, 3))
+    values[values < -1] = 0
+    table = pd.DataFrame(values, columns=["a", "b", "y"])
+    table["y"] = (table["y"] > 0).astype(int)
+    table.to_csv("n.csv", index=False)
+    table.astype({"a": "f"}).to_parquet("n.parquet", index=False)
+    for name in ("n.csv", "n.parquet"):
+        data = read_data(name, ReadOptions(label="y"))
+        assert data.columns.encoding is None and data.columns.features == ("a", "b")
+        assert isinstance(data.features, np.ndarray) and data.features.flags.c_contiguous
+        expected = table[["a", "b"]].to_numpy().copy()
+        if name == "n.parquet":
+            expected[:, 0] = expected[:, 0].astype("f")
+        assert (data.features == expected).all() and (data.labels == table["y"]).all()
+
+
+def test_the_encoding_of_a_model_file_is_checked(cli, people, folder):
+    train(cli, "people.csv", "--model", "model.json")
+    document = json.loads((folder / "model.json").read_text())
+    assert document["encoding"]["version"] == 1
+    for change in (
+        {"encoding": {"version": 1}},
+        {"encoding": []},
+        {"feature_names": document["feature_names"][::-1]},
+        {"feature_names": None},
+    ):
+        (folder / "bad.json").write_text(json.dumps(document | change))
+        refused = cli("predict", "bad.json", "people.csv")
+        assert refused.code == 1 and "encoding" in refused.err

@@ -1,0 +1,172 @@
+"""CSV files in pieces of whole rows, parsed by pyarrow."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv as arrow_csv
+from pyarrow import types
+
+from tfopt.cli.files import File
+from tfopt.io.streams import open_binary
+
+__all__ = ["MISSING", "Piece", "csv_header", "csv_pieces", "line_of"]
+
+#: About so many bytes are parsed together.
+SIZE = 2**22
+#: The texts of missing values, pandas' own.
+MISSING = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+)
+
+
+class Piece(NamedTuple):
+    """Some rows of a table.
+
+    Attributes
+    ----------
+    columns : list of pyarrow.Array
+        Those that were asked for.
+    numbers : ndarray of int64, shape (rows,)
+        Of each row, as the file counts them: from 1, the header of a CSV file included.
+    malformed : list of tuple
+        Of each row that has another number of fields than the header: its number, that of its
+        fields, and that of the header's.
+    """
+
+    columns: list[Any]
+    numbers: np.ndarray
+    malformed: list[tuple[int, int, int]]
+
+
+def csv_header(stream: Any, separator: str) -> list[str]:
+    """Read the header of a CSV file, and return the names of its columns."""
+    record = line = stream.readline()
+    while line and (record.count(b'"') % 2 or not record.strip()):
+        line = stream.readline()
+        record += line
+    text = record.decode("utf-8-sig").lstrip("\r\n")
+    return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+
+
+def csv_pieces(
+    stream: Any,
+    separator: str,
+    n_columns: int,
+    chosen: Sequence[int],
+    as_text: Sequence[int],
+    missing: Sequence[str],
+) -> Iterator[Piece]:
+    """Yield the rows of an open CSV file after its header.
+
+    Parameters
+    ----------
+    stream : binary file
+    separator : str
+    n_columns : int
+    chosen, as_text : sequence of int
+        The columns to read, and those of them that are to be text, whatever is in them.
+    missing : sequence of str
+        The texts of missing values, besides `MISSING`.
+    """
+    names = [str(k) for k in range(n_columns)]
+    malformed: list[Any] = []
+
+    def skip(row: Any) -> str:
+        malformed.append(row)
+        return "skip"
+
+    parsing = arrow_csv.ParseOptions(
+        delimiter=separator,
+        newlines_in_values=True,
+        invalid_row_handler=skip,
+    )
+    others = [k for k in range(n_columns) if k not in chosen]
+    text = pa.dictionary(pa.int32(), pa.string())
+    converting = arrow_csv.ConvertOptions(
+        include_columns=[names[k] for k in (*chosen, *others)],
+        column_types={names[k]: text for k in as_text} | {names[k]: pa.binary() for k in others},
+        null_values=[*MISSING, *missing],
+        strings_can_be_null=True,
+        auto_dict_encode=True,
+        auto_dict_max_cardinality=2**31 - 1,
+    )
+    first = 2  # after the header
+    for block in _blocks(stream):
+        reading = arrow_csv.ReadOptions(
+            column_names=names, use_threads=False, block_size=len(block) + 1
+        )
+        malformed.clear()
+        table = arrow_csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
+        numbers = np.arange(first, first + table.num_rows + len(malformed))
+        at = np.array([row.number - 1 for row in malformed], np.intp)
+        found = [(first + row.number - 1, row.actual_columns, n_columns) for row in malformed]
+        first += len(numbers)
+        for kind in table.schema.types[: len(chosen)]:
+            if types.is_dictionary(kind) and types.is_binary(kind.value_type):
+                raise UnicodeError
+        numbers = np.delete(numbers, at)
+        filled = _filled(table)
+        if filled is not None:
+            table, numbers = table.filter(pa.array(filled)), numbers[filled]
+        columns = [column.combine_chunks() for column in table.columns[: len(chosen)]]
+        yield Piece(columns, numbers, found)
+
+
+def _filled(table: Any) -> np.ndarray | None:
+    """Return which rows have a value in some field; None: all of them."""
+    filled = np.zeros(table.num_rows, bool)
+    for column in table.columns:
+        if not column.null_count:
+            return None
+        filled |= column.is_valid().to_numpy()
+    return None if filled.all() else filled
+
+
+def _blocks(stream: Any) -> Iterator[bytes]:
+    """Yield the bytes of a file in blocks of whole rows."""
+    block = stream.read(SIZE)
+    while block:
+        more = stream.read(max(SIZE, len(block) - SIZE))
+        end = _end_of_rows(block) if more else len(block)
+        if end:
+            yield block[:end]
+            block = block[end:] + more
+        else:
+            block += more
+
+
+def _end_of_rows(block: bytes) -> int:
+    """Return where the last row ends that is whole; line ends within quotes do not end rows."""
+    n_quotes, end = block.count(b'"'), len(block)
+    while (at := block.rfind(b"\n", 0, end)) >= 0:
+        n_quotes -= block.count(b'"', at, end)
+        if n_quotes % 2 == 0:
+            return at + 1
+        end = at
+    return 0
+
+
+def line_of(file: File, number: int, separator: str) -> int:
+    """Return the line at which a row of a CSV file begins, given its number as of `Piece`."""
+    if file.path == "-":  # it cannot be read again
+        return number
+    with file.opened() as source, open_binary(source) as stream:
+        text = io.TextIOWrapper(stream, "utf-8", errors="replace", newline="")
+        reader = csv.reader(text, delimiter=separator)
+        line = 1
+        with contextlib.suppress(csv.Error):  # of fields that are longer than Python's limit
+            for row in reader:
+                number -= bool(row)  # blank lines are no rows
+                if not number:
+                    break
+                line = reader.line_num + 1
+        text.detach()
+    return line
