@@ -16,7 +16,7 @@ from sdca_cases import problem_of
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.linear_model._solver import blocks, newton, plan
+from tfopt.linear_model._solver import blocks, conjugate_gradients, newton, plan
 from tfopt.linear_model._solver.execution import ThreadExecutor
 from tfopt.linear_model._solver.features import working_set
 from tfopt.linear_model._solver.objective import Objective
@@ -209,7 +209,7 @@ def test_the_best_certificate_is_kept_wherever_it_ends(
     """
     tfopt.threads.set_num_threads(1)
     X, y, weight = data(loss, kind)
-    direction = newton.conjugate_gradients
+    direction = conjugate_gradients.conjugate_gradients
     for most in range(2, 9):
         verdicts = {
             "always": itertools.repeat(True),
@@ -222,7 +222,7 @@ def test_the_best_certificate_is_kept_wherever_it_ends(
         def astray(*given: Any, calls: Any = calls) -> Any:
             return direction(*given) * (1 if next(calls) < good_steps else -3)
 
-        monkeypatch.setattr(newton, "conjugate_gradients", astray)
+        monkeypatch.setattr(conjugate_gradients, "conjugate_gradients", astray)
         model = fit(loss, (X, y, weight), max_iter=most, tol=1e-13, fit_intercept=False, l2=2.0)
         (gap,), (objective,) = np.ravel(model.dual_gap_), np.ravel(model.objective_)
         history = model.history_[0]

@@ -14,7 +14,7 @@ from sdca_cases import EXAMPLE, LOSSES, Problem, problem_of, problems
 import tfopt
 from tfopt.kernels.sdca import hessian_products, second_order, visits
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import newton, work
+from tfopt.linear_model._solver import conjugate_gradients, work
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.plan import Plan
@@ -141,7 +141,7 @@ def direction_of(objective: Objective, bends: np.ndarray, gradient: np.ndarray) 
     )
     design.states[0] = design.states[0]._replace(hess_pointwise=bends)
     diagonal = hessian_products.diagonal(*objective.rows, bends, objective.n_weights)
-    return newton.conjugate_gradient_directions(
+    return conjugate_gradients.conjugate_gradient_directions(
         objective, {0: diagonal}, {0: gradient}, design.hessian_products
     )[0]
 
@@ -192,7 +192,7 @@ def test_the_direction_is_newtons_as_far_as_asked(
     H = second_order.newton_system(*made.rows, bends, bends, made.n_weights)[1]
     H[np.diag_indices(made.n_weights)] += 0.1
     scale = np.diagonal(H)
-    monkeypatch.setattr(newton, "CG_TOLERANCE", share)
+    monkeypatch.setattr(conjugate_gradients, "CG_TOLERANCE", share)
     step = direction_of(problem, bends, gradient)
     left = H @ step + gradient
     if not intercept:
@@ -210,10 +210,10 @@ def test_a_direction_that_is_cut_short_goes_down(monkeypatch: pytest.MonkeyPatch
     made = wide(600)
     problem = Objective(made.rows, made.n_weights, "logistic_loss", 1.0, 0.0, 1e-6, True, 0)
     gradient = np.random.default_rng(2).standard_normal(made.n_weights + 1)
-    monkeypatch.setattr(newton, "CG_TOLERANCE", 0)
+    monkeypatch.setattr(conjugate_gradients, "CG_TOLERANCE", 0)
     descents = []
     for most in (1, 2, 5, 20):
-        monkeypatch.setattr(newton, "MAX_PRODUCTS", most)
+        monkeypatch.setattr(conjugate_gradients, "MAX_PRODUCTS", most)
         step = direction_of(problem, bends_of(made), gradient)
         descents.append(gradient @ step)
     assert (np.diff([0.0, *descents]) < 0).all()

@@ -11,17 +11,19 @@ from sklearn.utils.parallel import Parallel, delayed
 from tfopt.kernels.sdca import multiclass as sdca_classes
 from tfopt.kernels.sdca import solver as sdca_solver
 from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.coordinate_descent import run_descent, solve_by_descent
+from tfopt.linear_model._solver.coordinate_descent import CoordinateDescent
 from tfopt.linear_model._solver.design import LaneDesign, MemoryDesign, Point, aligned_zeros
 from tfopt.linear_model._solver.features import Features
+from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
+from tfopt.linear_model._solver.newton import Newton
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.sampling import sampled
 from tfopt.linear_model._solver.solvers import DESCENT, INTERIOR
+from tfopt.linear_model._solver.steps import Steps
 
 __all__ = ["LANES", "bucket_for", "intercept_curvature", "solve_all"]
 
@@ -214,12 +216,6 @@ def solve_all(
 
     def solve_group(group: Sequence[int]) -> list[SolverResult]:
         first = group[0]
-        if plan.solver == DESCENT:
-            result, found = solve_by_descent(
-                objective, features, initial_point(first), options, plan, first
-            )
-            duals[first : first + 1] = found
-            return [result]
         minimization, design = _minimization(
             objective,
             features,
@@ -266,24 +262,20 @@ def _minimization(
         return visits().duals(problem)
 
     design = (LaneDesign if plan.together else MemoryDesign)(objective, examples, plan, duals)
-    minimization = Minimization(objective, design, visits, options, len(examples), first)
+    steps: Steps
     if plan.steps == DESCENT:
-
-        def descend(k: int, point: Certificate) -> None:
-            design.states[k] = run_descent(
-                objective, features, minimization.monitors[k], design.states[k], point.w, point.bias
-            )
-
-        minimization.descend = descend
-        return minimization, design
+        steps = CoordinateDescent(objective, design, features, options.tol)
+    else:
+        steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(objective, design)
+    minimization = Minimization(objective, design, visits, steps, options, len(examples), first)
     for k, initial in enumerate(initial_points):
         if initial.w is None:
             if plan.begins_with_steps:
-                minimization.begin_newton(k, *_newton_start(objective, initial, options, plan))
+                minimization.begin_steps(k, *_newton_start(objective, initial, options, plan))
         elif plan.begins_with_steps and plan.steps != INTERIOR:
-            minimization.begin_newton(k, initial.w, initial.bias)
-        elif math.isfinite(plan.step_cost):
-            minimization.begin_newton(k, initial.w, initial.bias, tentatively=True)
+            minimization.begin_steps(k, initial.w, initial.bias)
+        elif math.isfinite(plan.step_cost) and plan.steps != DESCENT:
+            minimization.begin_steps(k, initial.w, initial.bias, tentatively=True)
     return minimization, design
 
 

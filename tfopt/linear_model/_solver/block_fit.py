@@ -15,13 +15,16 @@ from tfopt.linear_model._solver.block_design import BlockDesign
 from tfopt.linear_model._solver.blocks import BlockState
 from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.execution import Executor
+from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
+from tfopt.linear_model._solver.newton import Newton
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
 from tfopt.linear_model._solver.plan import make_block_plan
 from tfopt.linear_model._solver.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 from tfopt.linear_model._solver.solvers import INTERIOR
+from tfopt.linear_model._solver.steps import Steps
 
 __all__ = [
     "BlockFit",
@@ -260,13 +263,14 @@ def fit_blocks(
     plan = make_block_plan(objective, is_dense=summary["dense"] == summary["n"])
     design = BlockDesign(executor, plan, n_problems)
     visits = BlockVisits(design, ascents)
-    minimization = Minimization(objective, design, lambda: visits, options, n_problems)
+    steps: Steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(objective, design)
+    minimization = Minimization(objective, design, lambda: visits, steps, options, n_problems)
     if plan.begins_with_steps:
         last = estimator._warm_start_weights()
         for k, ascent in enumerate(ascents):
             w = ascent.v if last is None else last[k]
             certifies = last is not None and plan.steps == INTERIOR
-            minimization.begin_newton(k, w, biases[k], tentatively=certifies)
+            minimization.begin_steps(k, w, biases[k], tentatively=certifies)
     if checkpoints is not None:
         counts = summary.get("counts")  # of classes
         totals = summary["targets"][None] if counts is None else counts.sums

@@ -8,7 +8,9 @@ loss the model is exact. (Yuan, Ho, Lin: An improved GLMNET for l1-regularized l
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from scipy import sparse
@@ -16,16 +18,16 @@ from scipy import sparse
 from tfopt.kernels.sdca import coordinate_descent, second_order, visits
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.design import MemoryDesign
+from tfopt.linear_model._solver.design import MemoryDesign, Point, Tangents
 from tfopt.linear_model._solver.features import Features
-from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor
 from tfopt.linear_model._solver.newton import MIN_DECREASE, line_search, promised_decrease
-from tfopt.linear_model._solver.objective import InitialPoint, Objective
-from tfopt.linear_model._solver.plan import Plan
+from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
+from tfopt.linear_model._solver.steps import Steps
 
-__all__ = ["minimize_model", "run_descent", "solve_by_descent", "without_intercept"]
+__all__ = ["CoordinateDescent", "minimize_model", "without_intercept"]
 
 #: The size of the first working set; that of later ones is at least twice the number of weights
 #: that are not 0.
@@ -49,112 +51,157 @@ STALLED = 0.9
 CURVATURE_ROUNDING = 1e-12
 
 
-def solve_by_descent(
-    objective: Objective,
-    features: Features,
-    initial: InitialPoint,
-    options: SolverOptions,
-    plan: Plan,
-    number: int = 0,
-) -> tuple[SolverResult, np.ndarray]:
-    """Minimize the objective of one problem; return the result and its dual variables."""
-    monitor = ConvergenceMonitor(options, plan, number)
-    w = np.zeros(objective.n_weights) if initial.w is None else initial.w
-    state = RowState.initial(initial.examples())
-    state = run_descent(objective, features, monitor, state, w, initial.bias)
-    return monitor.result(), state.best
+@dataclasses.dataclass
+class _Descent:
+    """Where the descent of a problem is.
 
-
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def run_descent(
-    objective: Objective,
-    features: Features,
-    monitor: ConvergenceMonitor,
-    state: RowState,
-    w: np.ndarray,
-    bias: float,
-) -> RowState:
-    """Take steps from a point, or 0 if losses overflow there, until the monitor or rounding ends.
-
-    Return the state of the rows, with the dual variables of the best certificate.
+    Attributes
+    ----------
+    point : Point
+    tangents : Tangents
+    model : _Model
+    predicted : ndarray or None
+        X^T of the dual variables that the last step predicts.
+    last_gap : float
+        Of the last certificate or, if the last point was not certified, of its estimate.
     """
-    design = MemoryDesign(objective, [], monitor.plan, lambda _: state.a)
-    design.states.append(state)
-    tangents = design.tangents({0: (w, bias)})[0]
-    if not math.isfinite(tangents.losses):
-        w, bias = np.zeros_like(w), 0.0
-        tangents = design.tangents({0: (w, bias)})[0]
-    model = _Model(objective, features, state.factors())
-    predicted: np.ndarray | None = None  # X^T of the dual variables of the last step
-    last_gap, relative_gap = {True: math.inf, False: math.inf}, 1.0  # certified or estimated
-    while True:
-        state, losses = design.states[0], tangents.losses
+
+    point: Point
+    tangents: Tangents
+    model: _Model
+    predicted: np.ndarray | None = None
+    relative_gap: float = 1.0
+    gradient: np.ndarray | None = None
+    is_certified: bool = False
+    last_gap: dict[bool, float] = dataclasses.field(
+        default_factory=lambda: {True: math.inf, False: math.inf}
+    )
+
+
+class CoordinateDescent(Steps):
+    """The steps of coordinate descent for several problems that share their rows in memory.
+
+    Parameters
+    ----------
+    objective : Objective
+    design : MemoryDesign
+    features : Features
+    tol : float
+        The relative gap to be reached.
+    """
+
+    def __init__(
+        self, objective: Objective, design: MemoryDesign, features: Features, tol: float
+    ) -> None:
+        self.objective, self.design, self.features, self.tol = objective, design, features, tol
+        self._factors: np.ndarray | None = None
+        self._descents: dict[int, _Descent] = {}
+
+    @property
+    def active(self) -> Collection[int]:
+        """The problems that are being solved."""
+        return self._descents.keys()
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        """Begin at a point, or at 0 if losses overflow there."""
+        if self._factors is None:
+            self._factors = self.design.states[problem].factors()
+        point = w, bias
+        tangents = self.design.tangents({problem: point})[problem]
+        if not math.isfinite(tangents.losses):
+            point = np.zeros_like(w), 0.0
+            tangents = self.design.tangents({problem: point})[problem]
+        model = _Model(self.objective, self.features, self._factors)
+        self._descents[problem] = _Descent(point, tangents, model)
+
+    def end(self, problem: int) -> None:
+        """Take no more steps of a problem."""
+        self._descents.pop(problem, None)
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        """Return estimates of the points' certificates, and those of points that are due."""
+        found = {k: self._look(k, monitors[k]) for k in self._descents}
+        return found, {k: found[k] for k, each in self._descents.items() if each.is_certified}
+
+    def _look(self, problem: int, monitor: ConvergenceMonitor) -> Certificate:
+        """Return a certificate of the point, or an estimate of it if that is large."""
+        objective, each, state = (
+            self.objective,
+            self._descents[problem],
+            self.design.states[problem],
+        )
+        (w, bias), losses = each.point, each.tangents.losses
         if objective.phi.is_linear_far:
-            least = min(LEAST_CURVATURE, relative_gap) / objective.phi.gamma
+            least = min(LEAST_CURVATURE, each.relative_gap) / objective.phi.gamma
             bends = np.maximum(state.hess_pointwise, least * state.examples["weight"])
             state = state._replace(hess_pointwise=bends)
-        point, is_certified = None, False
-        if predicted is not None and math.isfinite(tangents.step_gap):
-            point = estimate(objective, w, bias, losses, predicted, tangents.step_gap)
+        point, each.is_certified, each.gradient = None, False, None
+        if each.predicted is not None and math.isfinite(each.tangents.step_gap):
+            point = estimate(objective, w, bias, losses, each.predicted, each.tangents.step_gap)
             if monitor.should_certify_step(point):
                 state = state._replace(certified=state.step_duals)
-                state, point = certify(objective, state, point, losses, predicted)
-                is_certified = math.isfinite(point.gap)
-        gradient = None
+                state, point = certify(objective, state, point, losses, each.predicted)
+                each.is_certified = math.isfinite(point.gap)
         if point is None or not math.isfinite(point.gap):
-            gradient = model.gradient(state, w)
-            point = estimate(objective, w, bias, losses, -gradient[:-1], 0.0)
-            is_certified = monitor.should_certify_step(point)
-            if is_certified:
-                state, point = certify_slopes(objective, state, point, losses, gradient)
-        if is_certified:
-            monitor.update_newton(point)
-        else:
-            monitor.skip_newton(point)
-        if monitor.best is point:
-            state = state._replace(best=state.certified)
-        if monitor.is_done:
-            return state
-        gradient = model.gradient(state, w) if gradient is None else gradient
-        relative_gap = min(point.relative_gap, 1.0)
+            each.gradient = each.model.gradient(state, w)
+            point = estimate(objective, w, bias, losses, -each.gradient[:-1], 0.0)
+            each.is_certified = monitor.should_certify_step(point)
+            if each.is_certified:
+                state, point = certify_slopes(objective, state, point, losses, each.gradient)
+        self.design.states[problem] = state
+        return point
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        """Step on from the points of some problems; return those where no step is good."""
+        return [k for k, point in going.items() if not self._step(k, point)]
+
+    def _step(self, problem: int, point: Certificate) -> bool:
+        """Step on from a certificate or an estimate; return whether that is good."""
+        objective, each, state = (
+            self.objective,
+            self._descents[problem],
+            self.design.states[problem],
+        )
+        w, is_certified = each.point[0], each.is_certified
+        if each.gradient is None:
+            each.gradient = each.model.gradient(state, w)
+        each.relative_gap = min(point.relative_gap, 1.0)
         precise = objective.phi.is_quadratic  # the model is exact
-        gap = min(relative_gap, monitor.options.tol) if precise else relative_gap
-        left = gradient.copy()
+        gap = min(each.relative_gap, self.tol) if precise else each.relative_gap
+        left = each.gradient.copy()
         left[:-1] += objective.l2 * w
-        step, predicted = model.step(state, w, left, PRECISION * gap**2 * point.objective)
+        step, predicted = each.model.step(state, w, left, PRECISION * gap**2 * point.objective)
         left[-1] = left[-1] if objective.intercept else 0.0
         promised = promised_decrease(objective, w, left, step)
-        design.states[0] = state
-        moved = {}
-        gap_falls = point.gap <= STALLED * last_gap[is_certified]
-        if gap_falls or promised > MIN_DECREASE * point.objective:
-            solved = None if predicted is None else {0: predicted}
-            moved = line_search(objective, design, {0: point}, {0: left}, {0: step}, solved)
+        gap_falls = point.gap <= STALLED * each.last_gap[is_certified]
+        if not (gap_falls or promised > MIN_DECREASE * point.objective):
+            return False
+        solved = None if predicted is None else {problem: predicted}
+        one = {problem: point}, {problem: left}, {problem: step}
+        moved = line_search(objective, self.design, *one, solved)
         if not moved:
-            return _ended(objective, monitor, state, point, losses, gradient, is_certified)
-        (w, bias), tangents, origin = moved[0]
-        predicted = None if origin is None else predicted
-        last_gap[is_certified] = point.gap
+            return False
+        each.point, each.tangents, origin = moved[problem]
+        each.predicted = None if origin is None else predicted
+        each.last_gap[is_certified] = point.gap
+        return True
 
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        """Compute the duality gaps of the points that no step led on from."""
+        return {k: self._certified_slopes(k) for k in problems}
 
-def _ended(
-    objective: Objective,
-    monitor: ConvergenceMonitor,
-    state: RowState,
-    point: Certificate,
-    losses: float,
-    gradient: np.ndarray,
-    is_certified: bool,
-) -> RowState:
-    """End where no step lowers the objective, with a certificate."""
-    if not is_certified:
-        state, point = certify_slopes(objective, state, point, losses, gradient)
-        monitor.update_newton(point)
-        if monitor.best is point:
-            state = state._replace(best=state.certified)
-    if not monitor.is_done:
-        monitor.end_newton()
-    return state
+    def _certified_slopes(self, problem: int) -> Certificate:
+        each, states = self._descents[problem], self.design.states
+        assert each.gradient is not None
+        (w, bias), losses = each.point, each.tangents.losses
+        point = estimate(self.objective, w, bias, losses, -each.gradient[:-1], 0.0)
+        states[problem], point = certify_slopes(
+            self.objective, states[problem], point, losses, each.gradient
+        )
+        return point
 
 
 class _Model:

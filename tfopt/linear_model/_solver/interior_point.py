@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,10 @@ from tfopt.linear_model._solver.interior_rows import (
     Step,
     System,
 )
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._solver.steps import Steps
 
 __all__ = ["LOOSE", "InteriorPoint"]
 
@@ -113,7 +115,7 @@ def _nowhere(point: Point) -> Point:
     return np.zeros_like(point[0]), 0.0
 
 
-class InteriorPoint:
+class InteriorPoint(Steps):
     """The method for several problems that share their rows.
 
     Parameters
@@ -133,6 +135,44 @@ class InteriorPoint:
         self.iterates: dict[int, _Iterate] = {}
         self._whole: set[int] = set()
         self._leaves_out = design.plan.leaves_out_rows
+        self._starts: dict[int, Point] = {}
+        self._stuck: list[int] = []
+        self._certified: dict[int, Certificate] = {}
+
+    @property
+    def active(self) -> Collection[int]:
+        """The problems that are being solved, or about to be."""
+        return {**self._starts, **self.iterates}.keys()
+
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        """Begin at a point, with the next step."""
+        self._starts[problem] = w, bias
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        """Take steps; return estimates of their certificates, and those of points that are due."""
+        starts, self._starts = self._starts, {}
+        bests = {k: monitors[k].best for k in starts}
+        self.begin(starts, {k: best for k, best in bests.items() if best is not None})
+        self._stuck, estimates = self._take_steps(), self.estimates()
+        self._certified = self.certify(
+            [
+                k
+                for k, estimate in estimates.items()
+                if k in self._stuck or monitors[k].should_certify_step(estimate, LOOSE)
+            ]
+        )
+        return estimates, self._certified
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        """Return the problems that no step brings any further."""
+        ended = [
+            k
+            for k, point in self._certified.items()
+            if k in going and (k in self._stuck or self.stalls(k, point))
+        ]
+        return [k for k in ended if not self.restarts(k)]
 
     def begin(self, points: Mapping[int, Point], certificates: Mapping[int, Certificate]) -> None:
         """Begin at points, with dual variables on the central path for these weights.
@@ -206,7 +246,7 @@ class InteriorPoint:
             new = self.iterates[k]
             new.chosen, new.gap = new.products / new.total, gap
 
-    def step(self) -> list[int]:
+    def _take_steps(self) -> list[int]:
         """Take a step of each problem; return those where rounding lets none be taken.
 
         The rows take it with the next request.
@@ -317,16 +357,25 @@ class InteriorPoint:
 
     def end(self, problem: int) -> None:
         """Take no more steps of a problem."""
-        del self.iterates[problem]
+        self._starts.pop(problem, None)
+        self.iterates.pop(problem, None)
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
-        return {str(k): dataclasses.asdict(each) for k, each in self.iterates.items()}
+        return {
+            "newton_points": {
+                str(k): {"w": w, "bias": bias} for k, (w, bias) in self._starts.items()
+            },
+            "interior": {str(k): dataclasses.asdict(each) for k, each in self.iterates.items()},
+        }
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
+        self._starts = {
+            int(k): (point["w"], point["bias"]) for k, point in state["newton_points"].items()
+        }
         self.iterates = {}
-        for k, each in state.items():
+        for k, each in state.get("interior", {}).items():
             arrays = {name: each[name] for name in ("u", "far")}
             numbers: dict[str, Any] = {n: float(x) for n, x in each.items() if n not in arrays}
             self.iterates[int(k)] = _Iterate(**arrays, **numbers)

@@ -156,7 +156,7 @@ class LeastSquares:
             if point is None:
                 return None
             if point.relative_gap <= options.tol:
-                monitor.update_newton(point)
+                monitor.update_step(point)
                 return monitor.result()
         return None
 

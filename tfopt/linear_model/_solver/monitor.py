@@ -115,8 +115,10 @@ class ConvergenceMonitor:
     Attributes
     ----------
     best : Certificate or None
-    wants_newton : bool
-        Whether to switch to Newton's method.
+    wants_steps : bool
+        Whether steps are to take over, or to go on.
+    is_tentative : bool
+        Whether steps go on from a warm start only if its gap says that they are the better choice.
     is_done : bool
         Whether the problem is solved, or given up.
     stalled : bool
@@ -131,7 +133,8 @@ class ConvergenceMonitor:
         self._is_next_due, self._is_interior = False, plan.steps == INTERIOR
         self._interior_cost = NEWTON_STEPS * plan.step_cost / INTERIOR_STEPS
         self._steps_left, self._has_given_up = math.inf, False
-        self.wants_newton, self.is_done, self.stalled = False, False, False
+        self.wants_steps, self.is_done, self.stalled = False, False, False
+        self.is_tentative = False
         self._recorder = _HistoryRecorder(options, number)
         self._recorder.reasons[plan.solver] = plan.reason
         self.best: Certificate | None = None
@@ -170,11 +173,11 @@ class ConvergenceMonitor:
             self.is_done = True
             return
         if self.is_converged:
-            self.wants_newton = self._steps_polish
+            self.wants_steps = self._steps_polish
             self._explain(self.plan.steps, "polishes the solution")
             more = min(POLISHING * number, self._polishing_epochs) if point.gap > 0 else 0
             self._polish_until = number + more
-            self.is_done = not self.wants_newton and more == 0
+            self.is_done = not self.wants_steps and more == 0
             return
         if math.isinf(point.gap):  # losses overflow
             self._last_epoch = number
@@ -192,18 +195,19 @@ class ConvergenceMonitor:
         if self.plan.step_cost_of is not None and math.isfinite(self._step_cost):
             self._step_cost = self.plan.step_cost_of(int(np.count_nonzero(point.w)))
         expected = NEWTON_STEPS * self._step_cost
-        self.wants_newton = left > expected
+        self.wants_steps = left > expected
         # the rate that was assumed is to be compared with that of the next epoch
-        self._is_next_due = is_first and self.wants_newton and left <= self.plan.doubt * expected
-        self.wants_newton &= not self._is_next_due
-        self.wants_newton &= not self._has_given_up or point.relative_gap <= NEAR
-        if self.wants_newton:
+        self._is_next_due = is_first and self.wants_steps and left <= self.plan.doubt * expected
+        self.wants_steps &= not self._is_next_due
+        self.wants_steps &= not self._has_given_up or point.relative_gap <= NEAR
+        if self.wants_steps:
             self._explain(self.plan.steps, self.plan.comparison(expected, left))
-        if self.wants_newton and self._is_interior:
+        if self.wants_steps and self._is_interior:
             self._steps_left = max(PATIENCE * INTERIOR_STEPS, left / self._interior_cost)
 
     def begin(self, point: Certificate) -> None:
         """Record the certificate of a warm start, and decide whether Newton's method goes on."""
+        self.is_tentative = False
         self._keep_best(point)
         if not self.plan.begins_with_steps:
             self._explain(self.plan.steps, "goes on from the last fit")
@@ -211,14 +215,17 @@ class ConvergenceMonitor:
         self.is_done = self._is_exhausted or (self.is_converged and not self._steps_polish)
         if point.gap > 0:
             left = math.log(point.relative_gap / max(self.options.tol, 1e-16)) / ASSUMED_RATE
-            self.wants_newton = left > WARM_NEWTON_STEPS * self._step_cost
-        self.wants_newton |= self._steps_polish
+            self.wants_steps = left > WARM_NEWTON_STEPS * self._step_cost
+        self.wants_steps |= self._steps_polish
 
-    def update_newton(self, point: Certificate) -> None:
-        """Record a certificate of a Newton step, or of one of coordinate descent.
+    def update_step(self, point: Certificate) -> None:
+        """Record a certificate of a step.
 
         If steps polish the solution, they end when one does not halve the gap, which is rounding.
         """
+        if self.is_tentative:
+            self.begin(point)
+            return
         goes_on = self._steps_polish and 2 * point.gap < self._last_step_gap
         self._last_step_gap = point.gap
         best = self._keep_best(point)
@@ -234,10 +241,15 @@ class ConvergenceMonitor:
         is_far = enough < estimate.relative_gap < math.inf
         return self.is_last or not is_far
 
-    def skip_newton(self, estimate: Certificate) -> None:
-        """Record a Newton step that is not worth a certificate."""
+    def skip_step(self, estimate: Certificate) -> None:
+        """Record a step that is not worth a certificate."""
         self._recorder.estimated(self.plan.steps, estimate.relative_gap)
         self._steps_left -= 1
+
+    @property
+    def must_certify(self) -> bool:
+        """Whether the next step is certified, whatever its gap."""
+        return self.is_last or self.is_tentative
 
     @property
     def gives_up_steps(self) -> bool:
@@ -247,13 +259,13 @@ class ConvergenceMonitor:
     def give_up_steps(self) -> None:
         """Go on with epochs; the second time for good."""
         if self._has_given_up:
-            self.end_newton()
+            self.end_steps()
         self._explain(SDCA, f"{self.plan.steps} took longer than was expected")
-        self.wants_newton, self._has_given_up, self._steps_left = False, True, math.inf
+        self.wants_steps, self._has_given_up, self._steps_left = False, True, math.inf
 
-    def end_newton(self) -> None:
+    def end_steps(self) -> None:
         """Note that no step lowers the objective: unless that was rounding, epochs go on."""
-        self._step_cost, self.wants_newton = math.inf, False
+        self._step_cost, self.wants_steps = math.inf, False
         self.stalled = self.plan.is_only
         self._explain(SDCA, f"no step of {self.plan.steps} lowers the objective further")
         self.is_done = self.is_converged or self.stalled

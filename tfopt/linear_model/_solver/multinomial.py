@@ -82,7 +82,7 @@ def solve_multinomial(
         nonlocal duals
         place = with_best_intercepts(problem, _Place.at(problem, theta, problem.scores(theta)))
         point, q = certify(problem, place)
-        monitor.update_newton(point)
+        monitor.update_step(point)
         if monitor.best is point:
             duals = -q
             duals[problem.codes, np.arange(q.shape[1])] += 1.0
@@ -97,7 +97,7 @@ def solve_multinomial(
         if is_certified:
             place, point = certified(place.theta)
         else:
-            monitor.skip_newton(point)
+            monitor.skip_step(point)
         if monitor.is_done:
             break
         last, place = place, newton_step(problem, system, point, place)
@@ -105,7 +105,7 @@ def solve_multinomial(
         if not is_certified:
             certified(last.theta)
         if not monitor.is_done:
-            monitor.end_newton()
+            monitor.end_steps()
     return monitor.result(), duals
 
 

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tfopt.kernels.sdca import hessian_products, second_order
+from tfopt.linear_model._solver.conjugate_gradients import conjugate_gradients
 from tfopt.linear_model._solver.lanes import lane_predictions, lane_sums
-from tfopt.linear_model._solver.newton import conjugate_gradients, penalized
+from tfopt.linear_model._solver.newton import penalized
 from tfopt.linear_model._solver.objective import Objective, Rows
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.work import FACTOR, hessian_work, product_work

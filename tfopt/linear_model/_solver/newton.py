@@ -7,23 +7,32 @@ by coordinate descent on the quadratic model and the penalty.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfopt.kernels.sdca import coordinate_descent, second_order
-from tfopt.linear_model._solver.certificate import Certificate
+from tfopt.linear_model._solver.certificate import (
+    Certificate,
+    certify_steps,
+    certify_tangents,
+    estimate_from_gradient,
+    estimate_from_step,
+)
+from tfopt.linear_model._solver.conjugate_gradients import conjugate_gradient_directions
 from tfopt.linear_model._solver.design import Design, NewtonSystem, Point, Tangents
 from tfopt.linear_model._solver.features import working_set
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._solver.steps import Steps
 
 __all__ = [
     "Move",
+    "Newton",
     "Origin",
     "armijo_holds",
-    "conjugate_gradients",
     "line_search",
     "newton_steps",
     "penalized",
@@ -33,14 +42,8 @@ __all__ = [
     "working_set_steps",
 ]
 
-#: The residual's norm at which conjugate gradients stop, relative to the gradient's. To lower it
-#: near the minimum, for superlinear convergence, took up to twice the products: the last direction
-#: is better than it need be.
-CG_TOLERANCE = 0.1
-#: The largest number of their iterations for one direction.
-MAX_PRODUCTS = 250
-#: Curvature along a direction below this share of the diagonal's is rounding.
-CURVATURE_ROUNDING = 1e-14
+#: Up to this relative gap a Hessian serves a second step.
+NEAR = 1e-2
 #: The largest number of sweeps of coordinate descent for one direction; and what the last one may
 #: lower the model by, relative to a Newton step of each weight alone.
 MAX_SWEEPS, SWEEP_TOLERANCE = 1000, 1e-20
@@ -84,6 +87,129 @@ class Move(NamedTuple):
     point: Point
     tangents: Tangents
     origin: Origin | None
+
+
+class Newton(Steps):
+    """The steps of Newton's method for several problems that share their rows.
+
+    Where one fails, visits go on from where they stopped.
+
+    Parameters
+    ----------
+    objective : Objective
+        Its rows are not used.
+    design : Design
+    """
+
+    def __init__(self, objective: Objective, design: Design) -> None:
+        self.objective, self.design = objective, design
+        self._points: dict[int, Point] = {}
+        self._last_points: dict[int, Point] = {}
+        self._origins: dict[int, Origin] = {}
+        self._moves: dict[int, Move] = {}
+        self._systems: dict[int, NewtonSystem] = {}
+
+    @property
+    def active(self) -> Collection[int]:
+        """The problems that are being solved."""
+        return self._points.keys()
+
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        """Begin at a point."""
+        self._points[problem] = w, bias
+
+    def end(self, problem: int) -> None:
+        """Take no more steps of a problem."""
+        self._forget(problem, self._points, self._origins, self._moves)
+
+    @staticmethod
+    def _forget(problem: int, *parts: dict[int, Any]) -> None:
+        for part in parts:
+            part.pop(problem, None)
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        """Return estimates of the points' certificates, and those of points that are due."""
+        tangents = self._tangents()
+        far = [k for k, each in tangents.items() if not math.isfinite(each.losses)]
+        for k in [k for k in far if monitors[k].is_tentative]:  # a warm start that is of no use
+            far.remove(k)
+            self._forget(k, tangents, self._points)
+        if far:
+            self._points |= {k: (np.zeros_like(self._points[k][0]), 0.0) for k in far}
+            tangents |= self.design.tangents({k: self._points[k] for k in far})
+        return self._certified(tangents, monitors)
+
+    def _tangents(self) -> dict[int, Tangents]:
+        """Return the tangents at the points, and restore their steps."""
+        points, origins = self._points, self._origins
+        new = {k: point for k, point in points.items() if k not in self._moves}
+        starts = {k: (origins[k].w, origins[k].bias) for k in new if k in origins}
+        if starts:
+            self.design.tangents(starts)
+            ends = self.design.tangents({k: new[k] for k in starts}, after_steps=True)
+            self._moves |= {k: Move(new[k], ends[k], origins[k]) for k in starts}
+        tangents = {k: move.tangents for k, move in self._moves.items()}
+        return tangents | self.design.tangents({k: new[k] for k in new if k not in starts})
+
+    def _certified(
+        self, tangents: Mapping[int, Tangents], monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        """Certify points that may be near enough, by the step that led there where there is one."""
+        objective, design, points = self.objective, self.design, self._points
+        weights = {k: origin.weights for k, origin in self._origins.items()}
+        estimates = {
+            k: estimate_from_step(objective, points[k], tangents[k], v) for k, v in weights.items()
+        }
+        due = {k: points[k] for k in estimates if monitors[k].should_certify_step(estimates[k])}
+        certified = certify_steps(objective, design, due, tangents, weights)
+        rest = {k for k in points if k in due or k not in estimates} - set(certified)
+        due = {k: points[k] for k in rest if monitors[k].must_certify}
+        self._systems = dict(design.newton_systems([k for k in rest if k not in due]))
+        for k, (gradient, _) in self._systems.items():
+            estimates[k] = estimate_from_gradient(objective, points[k], tangents[k], gradient)
+            if monitors[k].should_certify_step(estimates[k]):
+                due[k] = points[k]
+        return estimates, certified | certify_tangents(objective, design, due, tangents)
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        """Step on from the points of some problems; return those where no step is good."""
+        objective, design, points = self.objective, self.design, self._points
+        near = {k for k in self._origins if k in going and going[k].relative_gap <= NEAR}
+        unknown = [k for k in going if k not in self._systems]
+        systems = self._systems | dict(design.newton_systems(unknown, near))
+        moved = newton_steps(objective, design, going, systems)
+        if left := {k: going[k] for k in near if k not in moved}:  # the last Hessian did not do
+            design.tangents({k: points[k] for k in left})
+            moved |= newton_steps(objective, design, left, design.newton_systems(left))
+        self._points = {k: move.point for k, move in moved.items()}
+        self._origins = {k: move.origin for k, move in moved.items() if move.origin is not None}
+        self._moves, self._last_points = moved, points
+        return [k for k in going if k not in moved]
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        """Compute the duality gaps of the points that no step led on from."""
+        points = {k: self._last_points[k] for k in problems}
+        if not points:
+            return {}
+        return certify_tangents(self.objective, self.design, points, self.design.tangents(points))
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return {
+            "newton_points": {
+                str(k): {"w": w, "bias": bias} for k, (w, bias) in self._points.items()
+            },
+            "newton_origins": {str(k): each._asdict() for k, each in self._origins.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the state of a checkpoint."""
+        self._points = {
+            int(k): (point["w"], point["bias"]) for k, point in state["newton_points"].items()
+        }
+        self._origins = {int(k): Origin(**each) for k, each in state["newton_origins"].items()}
 
 
 def newton_steps(
@@ -280,96 +406,3 @@ def armijo_holds(point: Certificate, value: float, promised: float) -> bool:
     Rounding is allowed for: the certificate then shows whether the step was good.
     """
     return value <= point.objective - 1e-4 * promised + OBJECTIVE_ROUNDING * point.objective
-
-
-def conjugate_gradient_directions(
-    objective: Objective,
-    hessians: Mapping[int, np.ndarray],
-    gradients: Mapping[int, np.ndarray],
-    products: Callable[[Mapping[int, np.ndarray]], Mapping[int, np.ndarray]],
-) -> dict[int, np.ndarray]:
-    """Return approximate Newton directions of some problems, given their Hessians' diagonals.
-
-    `products` are those of the losses' Hessians and vectors.
-    """
-    problems = list(gradients)
-    penalty = np.full(objective.n_weights + 1, objective.l2)
-    penalty[-1] = 0.0
-    formed = (hessians[k] for k in problems)
-    diagonal = penalty + np.array([h if h.ndim == 1 else np.diagonal(h) for h in formed])
-
-    def hessian_products(active: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        answers = products({problems[i]: s for i, s in zip(active, vectors, strict=True)})
-        result: np.ndarray = penalty * vectors
-        result += np.array([answers[problems[i]] for i in active])
-        if not objective.intercept:
-            result[:, -1] = 0.0
-        return result
-
-    if not objective.intercept:
-        diagonal[:, -1] = 1.0
-    gradient = np.array([gradients[k] for k in problems])
-    steps = conjugate_gradients(hessian_products, diagonal, gradient)
-    return dict(zip(problems, steps, strict=True))
-
-
-def conjugate_gradients(
-    products: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    diagonal: np.ndarray,
-    gradient: np.ndarray,
-    precondition: Callable[[np.ndarray], np.ndarray] | None = None,
-    tolerance: float | None = None,
-) -> np.ndarray:
-    """Solve H s = -gradient approximately for each of several systems.
-
-    The results are descent directions whenever the iteration stops.
-
-    Parameters
-    ----------
-    products : callable
-        From the numbers of some systems and a vector for each, of shape (n_active, n), to the
-        products of their H and these vectors.
-    diagonal : ndarray, shape (n_systems, n)
-        Of H.
-    gradient : ndarray, shape (n_systems, n)
-    precondition : callable, optional
-        Multiplies a residual by about the inverse of H, of one system.
-    tolerance : float, optional
-        The residual's norm to stop at, relative to the gradient's.
-
-    Returns
-    -------
-    ndarray, shape (n_systems, n)
-
-    Notes
-    -----
-    Hestenes and Stiefel's method from 0, by default with the diagonal of H as preconditioner;
-    truncated, it gives a descent direction (Dembo and Steihaug, 1983).
-    """
-    scale = np.where(diagonal == 0, 1.0, diagonal)
-    s, r = np.zeros_like(gradient), -gradient
-    p = r / scale if precondition is None else precondition(r)
-    rz = _dots(r, p)
-    enough = (CG_TOLERANCE if tolerance is None else tolerance) ** 2 * rz
-    active = np.flatnonzero(rz > enough)
-    for _ in range(MAX_PRODUCTS):
-        if not active.size:
-            break
-        Hp = products(active, p[active])
-        curvature = _dots(p[active], Hp)
-        # without curvature in its direction, a system stops
-        goes_on = curvature > CURVATURE_ROUNDING * _dots(p[active], scale[active] * p[active])
-        active, Hp, curvature = active[goes_on], Hp[goes_on], curvature[goes_on]
-        alpha = (rz[active] / curvature)[:, None]
-        s[active] += alpha * p[active]
-        r[active] -= alpha * Hp
-        z = r[active] / scale[active] if precondition is None else precondition(r[active])
-        last, rz[active] = rz[active], _dots(r[active], z)
-        p[active] = z + (rz[active] / last)[:, None] * p[active]
-        active = active[rz[active] > enough[active]]
-    return s
-
-
-def _dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the dot products of rows, without BLAS; see `weighted_sum`."""
-    return np.asarray(np.sum(a * b, axis=1))

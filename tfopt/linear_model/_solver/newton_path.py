@@ -118,9 +118,9 @@ class NewtonPath:
                 self._duals = self._feasible_duals()
                 point = self._certificate(objective)
             if self._duals is None:
-                monitor.skip_newton(point)
+                monitor.skip_step(point)
             else:
-                monitor.update_newton(point)
+                monitor.update_step(point)
             if monitor.is_done:
                 return monitor.result()
             if not self._step(objective, point, reuse=is_first):
