@@ -16,7 +16,7 @@ from unittest import mock
 
 import dask
 import numpy as np
-from distributed import Client, LocalCluster, Scheduler, Status, Worker
+from distributed import Client, LocalCluster, Scheduler, Worker
 from distributed.utils import get_mp_context
 from linear_losses import targets
 from scipy import sparse
@@ -31,7 +31,6 @@ __all__ = [
     "data",
     "kill_one",
     "processes",
-    "set_status",
     "start",
     "tasks",
 ]
@@ -140,15 +139,6 @@ def kill_one(client: Client) -> None:
     held = client.has_what()
     worst = max(held, key=lambda address: len(held[address]))
     os.kill(client.run(os.getpid)[worst], signal.SIGKILL)
-
-
-def set_status(client: Client, worker: str, name: str) -> None:
-    """Give a worker a status: that of one which Dask retires, for instance."""
-    client.run(_set_status, name, workers=[worker])
-
-
-def _set_status(name: str, dask_worker: Worker) -> None:
-    dask_worker.status = Status[name]
 
 
 def copy_blocks(client: Client) -> None:

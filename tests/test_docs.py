@@ -29,14 +29,16 @@ PAGES = [
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Pages whose Python needs a machine that the tests have not: it is parsed, not run.
 NOT_RUN = {"gpu.md": "a GPU"}
+#: Modules whose examples need another package.
+NEEDED = {"tfopt.interop.torch": "torch", "tfopt.mpi": "mpi4py", "tfopt.ray": "ray"}
 
 
 def modules(package: ModuleType) -> list[ModuleType]:
     names = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     names = [n for n in names if not n.rpartition(".")[2].startswith("_")]  # private, or Cython's
-    if importlib.util.find_spec("torch") is None:
-        names = [n for n in names if not n.startswith("tfopt.interop.torch.")]
-        names = [n for n in names if n != "tfopt.interop.torch"]
+    for module, needed in NEEDED.items():
+        if importlib.util.find_spec(needed) is None:
+            names = [n for n in names if n != module and not n.startswith(f"{module}.")]
     return [package, *map(importlib.import_module, names)]
 
 

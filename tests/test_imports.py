@@ -52,7 +52,7 @@ FLOORS = (
     "optimizers",
     "linear_model",
     "cuda interop",  # cuda is found by name: tfopt.core.backends
-    "dask",
+    "dask mpi ray",
     "",  # tfopt itself
     "selftest",
     "cli",

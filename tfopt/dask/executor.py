@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
-import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
 import dask
 from distributed import Client, Future, wait
 
-from tfopt.dask.block_input import load_block
 from tfopt.dask.cluster import (
     POLL_INTERVAL,
     WORKER_LOST_ERRORS,
@@ -24,23 +22,13 @@ from tfopt.dask.cluster import (
     wait_for_workers,
     worker_threads,
 )
-from tfopt.dask.workers import (
-    WorkerClosesError,
-    WorkerLostError,
-    apply_to_block,
-    feature_names_of,
-    run_round,
-)
-from tfopt.linear_model._solver.reductions import reduce_nodes
+from tfopt.dask.workers import WorkerLostError, apply_to_block, load_versions, run_round
+from tfopt.linear_model._solver.execution import Executor, root_of
 
-__all__ = ["DaskExecutor", "BlockSource"]
-
-#: X, y, weights and dual variables of a block, each perhaps a delayed object or a future.
-BlockSource: TypeAlias = tuple[Any, Any, Any, Any]
-_T = TypeVar("_T")
+__all__ = ["DaskExecutor"]
 
 
-class DaskExecutor:
+class DaskExecutor(Executor):
     """An executor that distributes blocks over the workers of a Dask cluster.
 
     Tasks load the blocks, and Dask keeps them. A round is one message, which the scheduler passes
@@ -50,75 +38,75 @@ class DaskExecutor:
     Parameters
     ----------
     client : distributed.Client
-    sources : sequence of BlockSource
-    has_classes : bool
-        Whether labels are classes.
     """
 
-    def __init__(self, client: Client, sources: Sequence[BlockSource], has_classes: bool) -> None:
-        self.client, self.n_blocks = client, len(sources)
+    def __init__(self, client: Client) -> None:
+        self.client = client
         self._name = f"tfopt-{uuid.uuid4().hex}"
         self._tasks = itertools.count()
-        self._sources, self._has_classes = sources, has_classes
-        self._workers = [""] * self.n_blocks
+        self._sources: Sequence[tuple[Any, ...]] = ()
+        self._workers: list[str] = []
         self._blocks: list[Future] = []
-        self._attempt, self._rounds = 0, [0] * self.n_blocks
-        self._calls: list[Any] = [None] * self.n_blocks  # function and request of the last rounds
+        self._attempt, self._rounds = 0, [0]
 
-    def __enter__(self) -> DaskExecutor:
-        self.begin()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if kind is not None:  # ends tasks that wait for them, too
+    def __exit__(self, *error: object) -> None:
+        if any(error):  # ends tasks that wait for them, too
             self.client.cancel(self._blocks, force=True)
         for future in self._blocks:
             future.release()
-        self._blocks = []
+        self._sources, self._blocks, self._workers, self.n_blocks = (), [], [], 0
 
-    def begin(self) -> None:
-        """Start a new attempt from the initial blocks; those of lost workers are loaded again."""
-        threads = wait_for_workers(self.client)
-        workers = assign_workers(threads, self.n_blocks)
-        lost = [number for number, worker in enumerate(self._workers) if worker not in threads]
-        # they would wait for their workers for ever
-        self.client.cancel([self._blocks[number] for number in lost if self._blocks], force=True)
-        blocks = dict(enumerate(self._blocks))
-        for number in lost:
-            self._workers[number] = workers[number]
-            read = dask.delayed(load_block)(
-                number, *self._sources[number], self._has_classes, dask_key_name=self._new_key()
-            )
-            # one by one, because `workers` applies to all tasks of a call: so a file is read where
-            # its block will be. Other workers are allowed, or a task that several blocks depend on
-            # would wait for ever for a lost worker
-            blocks[number] = self.client.compute(
-                read, workers=[workers[number]], allow_other_workers=True
-            )
-        self._blocks = [blocks[number] for number in range(self.n_blocks)]
-        self._attempt += 1
-        self._rounds = [0] * self.n_blocks
-        self._calls = [None] * self.n_blocks
+    def persist(self, function: Callable[..., Any], sources: Sequence[tuple[Any, ...]]) -> None:
+        """Hold the values of a function as blocks, each made by the worker that will have it.
 
-    def names(self) -> dict[tuple[str, ...] | None, int]:
-        """Return the feature names that occur, each with its first block.
+        If the sources are those of the last call, blocks that a worker still has return to their
+        initial states, and only the others are made again.
 
-        Waits until all blocks are loaded; if several are refused, the first one's error is raised.
+        Parameters
+        ----------
+        function, sources
+            See `Executor.persist`; sources may have delayed objects and futures.
 
         Raises
         ------
         WorkerLostError, ConnectionError
             See `map_reduce`.
+        TimeoutError
+            If there are no workers.
         """
+        if sources is not self._sources:
+            self.__exit__()
+            self._sources, self.n_blocks = sources, len(sources)
+        threads = wait_for_workers(self.client)
+        assigned = assign_workers(threads, self.n_blocks)
+        holders = self._holders() if self._blocks else {}
+        # tasks of the others would wait for their workers for ever
+        self.client.cancel([b for b in self._blocks if b.key not in holders], force=True)
+        kept = {k: block for k, block in enumerate(self._blocks) if block.key in holders}
+        self._blocks, self._workers = [], []
+        for number, source in enumerate(sources):
+            block = kept.get(number)
+            if block is None:
+                made = dask.delayed(load_versions)(
+                    function, number, *source, dask_key_name=self._new_key()
+                )
+                # one by one, because `workers` applies to all tasks of a call: so a file is read
+                # where its block will be. Other workers are allowed, or a task that several blocks
+                # depend on would wait for ever for a lost worker
+                block = self.client.compute(
+                    made, workers=[assigned[number]], allow_other_workers=True
+                )
+            self._blocks.append(block)
+            self._workers.append(holders.get(block.key, assigned[number]))
+        self._attempt += 1
+        self._rounds = [0] * self.n_blocks
         check_scheduler(self.client)
         self._wait(lambda: wait(self._blocks))
         self._results([future for future in self._blocks if future.status == "error"][:1])
-        self._find_blocks()
-        first_blocks: dict[tuple[str, ...] | None, int] = {}
-        for part in self._run(feature_names_of, range(self.n_blocks)):
-            for names, number in part.items():
-                first_blocks[names] = min(number, first_blocks.get(names, number))
-        return first_blocks
+        holders = self._holders()
+        if any(block.key not in holders for block in self._blocks):
+            raise WorkerLostError("a block is on no worker")
+        self._workers = [holders[block.key] for block in self._blocks]
 
     def map_reduce(
         self,
@@ -128,28 +116,30 @@ class DaskExecutor:
     ) -> Any:
         """Apply a function to all blocks, or some, and return the `tree_reduce` of their answers.
 
-        If a worker is lost, or closes, whose blocks Dask has on others, too, the round is repeated.
-
         Raises
         ------
         WorkerLostError
-            If the current state of a block was lost with a worker.
+            If a block was lost, or moved, with a worker: `persist` begins again.
         ConnectionError
             If the scheduler was lost.
         """
         check_scheduler(self.client)
         numbers = range(self.n_blocks) if numbers is None else numbers
-        call = function, request
-        partial_sums = self._repeated(numbers, call)
-        for number in numbers:
+        shares: dict[str, list[tuple[int, Any, int]]] = {}
+        for place, number in enumerate(numbers):
             self._rounds[number] += 1
-            self._calls[number] = call
-        (root,) = reduce_nodes(
-            {k: v for nodes in partial_sums for k, v in nodes.items()}, len(numbers)
-        ).values()
-        return root
+            block = place, self._blocks[number].key, self._rounds[number]
+            shares.setdefault(self._workers[number], []).append(block)
+        call = shares, self._attempt, function, request, len(numbers)
+        answers = self._wait(
+            lambda: self.client.run(run_round, *call, workers=list(shares), on_error="return")
+        )
+        try:
+            return root_of(_partial_sums(answers), len(numbers))
+        finally:
+            del answers  # a traceback would keep the whole fit alive
 
-    def map(self, function: Callable[[Any, Any], Any], request: Any) -> list[Future]:
+    def futures(self, function: Callable[[Any, Any], Any], request: Any) -> list[Future]:
         """Return futures of a function of each block and the request.
 
         Raises
@@ -158,24 +148,18 @@ class DaskExecutor:
             See `map_reduce`.
         """
         check_scheduler(self.client)
-        made: dict[tuple[int, str], Future] = {}
-
-        def attempt() -> list[Future]:
-            for place in enumerate(self._workers):
-                if place not in made:
-                    made[place] = self._submit(*place, function, request)
-            futures = {place: made[place] for place in enumerate(self._workers)}
-            self._wait(lambda: wait([*futures.values()]))
-            failed = [place for place in futures if futures[place].status != "finished"]
-            self._results([made.pop(place) for place in failed])
-            # the results outlive the fit: bound to a worker that is lost, they would wait for it,
-            # while any other worker can say that the block is gone
-            anywhere: dict[str, list[str]] = {future.key: [] for future in futures.values()}
-            self._wait(lambda: self.client.scheduler.set_restrictions(worker=anywhere))
-            self._check_workers()  # those that were lost until then
-            return [*futures.values()]
-
-        return self._with_holders(attempt)
+        futures = [
+            self._submit(number, worker, function, request)
+            for number, worker in enumerate(self._workers)
+        ]
+        self._wait(lambda: wait(futures))
+        self._results([future for future in futures if future.status != "finished"])
+        # the results outlive the fit: bound to a worker that is lost, they would wait for it,
+        # while any other worker can say that the block is gone
+        anywhere: dict[str, list[str]] = {future.key: [] for future in futures}
+        self._wait(lambda: self.client.scheduler.set_restrictions(worker=anywhere))
+        self._check_workers()  # those that were lost until then
+        return futures
 
     def _submit(
         self, number: int, worker: str, function: Callable[[Any, Any], Any], request: Any
@@ -200,80 +184,16 @@ class DaskExecutor:
     def _new_key(self) -> str:
         return f"{self._name}-{next(self._tasks)}"
 
-    def _repeated(self, numbers: Sequence[int], call: tuple[Any, Any]) -> list[Any]:
-        """Return the partial sums of a round, as soon as workers answer that have the blocks."""
-        return self._with_holders(lambda: self._round(numbers, call, 1))
-
-    def _with_holders(self, attempt: Callable[[], _T]) -> _T:
-        """Return what an attempt returns, which is repeated while blocks move to other workers."""
-        lost: set[str] = set()
-        while True:
-            try:
-                return attempt()
-            except WorkerLostError as error:
-                lost |= error.workers
-                moved = self._find_blocks(lost)
-                if not moved:
-                    if not isinstance(error, WorkerClosesError):
-                        raise
-                    time.sleep(POLL_INTERVAL)  # until they are copied, or cannot be, or are lost
-            # a copy may have been made during the last round, which is taken again for it
-            for last in {id(self._calls[k]): self._calls[k] for k in moved}.values():
-                if last is not None:
-                    self._round([k for k in moved if self._calls[k] is last], last, 0)
-
-    def _round(self, numbers: Sequence[int], call: tuple[Any, Any], ahead: int) -> list[Any]:
-        """Return the partial sums of a round of blocks: of their last one, or the one after it."""
-        return self._run(run_round, numbers, self._attempt, *call, len(numbers), ahead=ahead)
-
-    def _find_blocks(self, lost: Collection[str] = ()) -> list[int]:
-        """Find out which workers have the blocks, and return which blocks others have now.
-
-        Raises
-        ------
-        WorkerLostError
-            If no worker has a block.
-        """
-        workers = self._wait(lambda: self.client.who_has(self._blocks), of_blocks=False)
-        moved = []
-        for number, block in enumerate(self._blocks):
-            holders = workers.get(block.key, ())
-            if not holders:
-                raise WorkerLostError("a block is on no worker") from None
-            others = [worker for worker in holders if worker not in lost]
-            if self._workers[number] not in others and others:
-                self._workers[number] = others[0]
-                moved.append(number)
-        return moved
-
-    def _run(
-        self,
-        function: Callable[..., Any],
-        numbers: Sequence[int],
-        *arguments: Any,
-        ahead: int = 0,
-    ) -> list[Any]:
-        """Return the answers of workers to a function of workers.py, of some blocks."""
-        shares: dict[str, list[tuple[int, Any, int]]] = {}
-        for place, number in enumerate(numbers):
-            block = place, self._blocks[number].key, self._rounds[number] + ahead
-            shares.setdefault(self._workers[number], []).append(block)
-        answers = self._wait(
-            lambda: self.client.run(
-                function, shares, *arguments, workers=list(shares), on_error="return"
-            )
-        )
-        found, lost, errors = _sorted(answers)
-        if lost:
-            closes = all(type(error) is WorkerClosesError for error in lost.values())
-            kind = WorkerClosesError if closes else WorkerLostError
-            raise kind("; ".join(map(str, lost.values())), lost)
-        try:
-            if errors:
-                raise errors[0]
-        finally:
-            del answers, errors  # a traceback would keep the whole fit alive
-        return found
+    def _holders(self) -> dict[str, str]:
+        """Return a worker that has it, for each block that is on one, by the block's key."""
+        found = self._wait(lambda: self.client.who_has(self._blocks), of_blocks=False)
+        threads = worker_threads(self.client)
+        holders = {}
+        for block in self._blocks:
+            there = [worker for worker in found.get(block.key, ()) if worker in threads]
+            if there:
+                holders[block.key] = there[0]
+        return holders
 
     def _results(self, futures: list[Future]) -> list[Any]:
         results: list[Any] = self._wait(lambda: gathered(self.client, futures, True))
@@ -327,25 +247,28 @@ class DaskExecutor:
         """Raise an error if a worker with blocks is lost."""
         gone = {*self._workers} - {*worker_threads(self.client)}
         if gone:
-            message = f"workers have left the cluster: {', '.join(sorted(gone))}"
-            raise WorkerLostError(message, gone)
+            raise WorkerLostError(f"workers have left the cluster: {', '.join(sorted(gone))}")
 
 
-def _sorted(answers: dict[str, Any]) -> tuple[list[Any], dict[str, WorkerLostError], list[Any]]:
-    """Return answers of workers, the errors of those that are lost, and the errors of others."""
-    found, lost, errors = [], {}, []
-    for worker, answer in answers.items():
+def _partial_sums(answers: dict[str, Any]) -> list[Any]:
+    """Return the partial sums that workers have answered with, or raise the error of one.
+
+    If a worker is lost, that is the error: others may not be due to the data.
+    """
+    found: list[Any] = []
+    errors: list[Exception] = []
+    for answer in answers.values():
         if isinstance(answer, Exception):
-            lost[worker] = _as_worker_lost(answer)
-            continue
+            raise _as_worker_lost(answer)
         is_answer, value = pickle.loads(answer)
-        if is_answer:
-            found.append(value)
-        elif isinstance(value, WorkerLostError):
-            lost[worker] = value
-        else:
-            errors.append(value)
-    return found, lost, errors
+        (found if is_answer else errors).append(value)
+    errors.sort(key=lambda error: not isinstance(error, WorkerLostError))
+    try:
+        if errors:
+            raise errors[0]
+    finally:
+        del errors  # a traceback would keep the whole fit alive
+    return found
 
 
 def _as_worker_lost(error: BaseException) -> WorkerLostError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import numbers
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -12,7 +13,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from tfopt import linear_model
-from tfopt.dask.block_input import common_feature_names, set_feature_names
 from tfopt.dask.blocks import as_blocks
 from tfopt.dask.checkpoints import BlockFitCheckpoints, saved_seed
 from tfopt.dask.cluster import current_client
@@ -20,6 +20,7 @@ from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.dask.workers import WorkerLostError
 from tfopt.linear_model._solver.block_fit import BlockFit, fit_blocks
+from tfopt.linear_model._solver.block_input import load_block, set_feature_names
 from tfopt.linear_model.validation import check_count
 
 __all__ = ["SDCAClassifier", "SDCARegressor"]
@@ -60,33 +61,35 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
         ]
         with (
             self._solver_options() as options,
-            DaskExecutor(current_client(), sources, self._has_classes) as executor,
+            DaskExecutor(current_client()) as executor,
         ):
             if resume is not None and not isinstance(self.random_state, numbers.Integral):
                 options = options._replace(seed=saved_seed(resume))
             checkpoints = BlockFitCheckpoints(
                 self.checkpoint, self.checkpoint_every, resume, options
             )
-            names, fit = self._fit_with_recovery(executor, options, checkpoints)
+            fit = self._fit_with_recovery(executor, sources, options, checkpoints)
         self._set_attributes(dataclasses.replace(fit, duals=_concatenated_duals(fit)))
-        set_feature_names(self, names)
+        set_feature_names(self, fit.names)
         self.n_features_in_ = fit.results[0].certificate.w.size
         self._warn_unconverged(fit.results)
 
     def _fit_with_recovery(
-        self: Any, executor: DaskExecutor, options: Any, checkpoints: BlockFitCheckpoints
-    ) -> tuple[tuple[str, ...] | None, BlockFit]:
-        """Fit; if workers are lost, resume from the last checkpoint.
-
-        Return the feature names and the fit.
-        """
+        self: Any,
+        executor: DaskExecutor,
+        sources: list[Any],
+        options: Any,
+        checkpoints: BlockFitCheckpoints,
+    ) -> BlockFit:
+        """Fit; if workers are lost, resume from the last checkpoint, or from the beginning."""
         n_losses, furthest = 0, 0
+        load = partial(load_block, of_classes=self._has_classes)
         while True:
             try:
                 checkpoints.identity = self._identity()
-                names = common_feature_names(executor.names())
-                fit = fit_blocks(self, executor, self._objective(0, 1), options, checkpoints)
-                return names, fit
+                executor.persist(load, sources)
+                objective, collect = self._objective(0, 1), executor.futures
+                return fit_blocks(self, executor, objective, options, collect, checkpoints)
             except WorkerLostError as error:
                 n_losses = 1 if checkpoints.reached > furthest else n_losses + 1
                 furthest = max(furthest, checkpoints.reached)
@@ -95,7 +98,6 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
                         f"workers were lost {n_losses} times in or before epoch {furthest + 1}: "
                         f"{error}"
                     ) from error
-                executor.begin()
 
     def _identity(self: Any) -> dict[str, Any]:
         """Return the options that a resumed fit must have in common with the saved one."""

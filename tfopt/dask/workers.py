@@ -4,62 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
-from distributed import Status, Worker, get_worker
+from distributed import Worker, get_worker
 
-from tfopt.linear_model._solver.reductions import reduce_nodes
+from tfopt.linear_model._solver.execution import answered
+from tfopt.linear_model._solver.reductions import Nodes, reduce_nodes
 
 __all__ = [
     "VersionedBlock",
-    "WorkerClosesError",
     "WorkerLostError",
     "apply_to_block",
-    "feature_names_of",
+    "load_versions",
     "run_round",
 ]
 
 
 class WorkerLostError(Exception):
-    """A block, or its current state, was lost with a worker.
-
-    Parameters
-    ----------
-    message : str
-    workers : iterable of str
-        The addresses of the workers, as far as they are known.
-    """
-
-    def __init__(self, message: str, workers: Iterable[str] = ()) -> None:
-        super().__init__(message)
-        self.workers = frozenset(workers)
-
-
-class WorkerClosesError(WorkerLostError):
-    """A worker closes, and Dask may still be copying its blocks to others."""
+    """A block, or its current state, was lost with a worker."""
 
 
 class VersionedBlock:
-    """The states of a block after the last two rounds.
+    """A block before the first round, and its state after the last one.
 
-    A round does not change the state of a block but makes a new one, so a round can be repeated if
-    its answer was lost.
+    Dask moves and copies blocks, and loads them again, without a word: then the last round of the
+    state tells whether it is the one that the next round needs.
 
     Parameters
     ----------
     initial : object
         The block before the first round.
-    names : tuple of str, or None
-        The names of the features, if they have any.
     """
 
-    def __init__(self, initial: Any, names: tuple[str, ...] | None = None) -> None:
+    def __init__(self, initial: Any) -> None:
         self.initial = initial
-        self.names = names
-        self._attempt = 0
-        self._versions: dict[int, Any] = {}
+        self._at, self._state = (0, 0), initial
 
     def advance(
         self,
@@ -85,20 +65,30 @@ class VersionedBlock:
         WorkerLostError
             If the state after the last round is not there.
         """
-        block = self.version(attempt, number - 1)
-        next_block, answer = function(block, request)
-        if attempt < self._attempt:
+        state, answer = function(self.after(attempt, number - 1), request)
+        if (attempt, number) < self._at:
             raise WorkerLostError("a later attempt has begun")
-        self._attempt, self._versions = attempt, {number - 1: block, number: next_block}
+        self._at, self._state = (attempt, number), state
         return answer
 
-    def version(self, attempt: int, number: int) -> Any:
+    def after(self, attempt: int, number: int) -> Any:
         """Return the state after a round of an attempt."""
         if number == 0:
             return self.initial
-        if attempt != self._attempt or number not in self._versions:
+        if (attempt, number) != self._at:
             raise WorkerLostError("the block was lost in the meantime")
-        return self._versions[number]
+        return self._state
+
+
+def load_versions(function: Callable[..., Any], number: int, *source: Any) -> VersionedBlock:
+    """Return the value of a function as a block before the first round."""
+    logging.getLogger("distributed.worker").addFilter(_is_no_round)
+    return VersionedBlock(function(number, *source))
+
+
+def _is_no_round(record: logging.LogRecord) -> bool:
+    """Whether to log a record of Dask's: a line for each round would be thousands."""
+    return record.args != (run_round.__name__,)
 
 
 async def run_round(
@@ -125,11 +115,9 @@ async def run_round(
     Returns
     -------
     bytes
-        See `_answer`.
+        See `answered`: Dask would log an error, and arrays that it transfers may be misaligned.
     """
     loop, threads = asyncio.get_running_loop(), dask_worker.executors["default"]
-    if dask_worker.status in _CLOSING:  # its blocks are copied elsewhere, and would differ
-        return _answer(_refuse)
 
     def advance(key: Any, number: int) -> Any:
         return _block(dask_worker, key).advance(attempt, number, function, request)
@@ -139,53 +127,14 @@ async def run_round(
     # all end, also after an error: a fit that has failed must not write files any more
     answers = await asyncio.gather(*calls, return_exceptions=True)
 
-    def partial_sums() -> dict[tuple[int, int], Any]:
+    def partial_sums() -> Nodes:
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
         nodes = {(0, place): answer for (place, *_), answer in zip(share, answers, strict=True)}
         return reduce_nodes(nodes, n_places)
 
-    return await loop.run_in_executor(threads, _answer, partial_sums)
-
-
-_CLOSING = Status.closing_gracefully, Status.closing, Status.closed
-
-
-def _refuse() -> NoReturn:
-    raise WorkerClosesError("the worker closes")
-
-
-def feature_names_of(shares: dict[str, list[tuple[int, Any, int]]], dask_worker: Worker) -> bytes:
-    """Answer with the feature names that occur in a worker's blocks, each with its first block.
-
-    See `run_round`.
-    """
-    logging.getLogger("distributed.worker").addFilter(_is_no_round)
-
-    def names() -> dict[tuple[str, ...] | None, int]:
-        first_blocks: dict[tuple[str, ...] | None, int] = {}
-        for number, key, _ in shares[dask_worker.address]:
-            first_blocks.setdefault(_block(dask_worker, key).names, number)
-        return first_blocks
-
-    return _answer(names)
-
-
-def _is_no_round(record: logging.LogRecord) -> bool:
-    """Whether to log a record of Dask's: a line for each round would be thousands."""
-    return record.args != (run_round.__name__,)
-
-
-def _answer(function: Callable[[], Any]) -> bytes:
-    """Return, pickled, whether a function succeeded, and what it returned or the error.
-
-    Dask would log the error; and arrays that it has transferred may be misaligned.
-    """
-    try:
-        return pickle.dumps((True, function()), protocol=5)
-    except Exception as error:
-        return pickle.dumps((False, error))
+    return await loop.run_in_executor(threads, answered, partial_sums)
 
 
 def _block(worker: Worker, key: Any) -> VersionedBlock:
@@ -212,9 +161,6 @@ def apply_to_block(
         If this is not the worker at the address, or it has no such state any more.
     """
     worker = get_worker()
-    try:
-        if worker.address != address:
-            raise WorkerLostError(f"the worker at {address} is lost, and the block with it")
-        return function(_block(worker, key).version(attempt, number), request)
-    except WorkerLostError as error:
-        raise WorkerLostError(str(error), [address]) from None
+    if worker.address != address:
+        raise WorkerLostError(f"the worker at {address} is lost, and the block with it")
+    return function(_block(worker, key).after(attempt, number), request)

@@ -6,6 +6,7 @@ fits them for many penalties; `LinearClassifierCV` and `LinearRegressorCV` choos
 names with SDCA, of earlier versions, are the same classes.
 `FTRLClassifier` and `FTRLRegressor` learn online, by FTRL-Proximal; `ftrl_parameters` converts the
 hyperparameters of other programs to theirs. `to_json` and `from_json` export and import models.
+`fit_blocks` fits samples in blocks that an `Executor` holds, in threads, processes or elsewhere.
 `save_model` and `load_model` exchange them with the command line.
 """
 
@@ -14,6 +15,14 @@ try:
 except ImportError as error:
     raise ImportError("tfopt.linear_model needs scikit-learn: pip install scikit-learn") from error
 
+from tfopt.linear_model._solver.execution import (
+    BlockHolder,
+    Executor,
+    ProcessExecutor,
+    RemoteExecutor,
+    ThreadExecutor,
+)
+from tfopt.linear_model.block_fits import fit_blocks
 from tfopt.linear_model.cross_validation import (
     LinearClassifierCV,
     LinearRegressorCV,
@@ -29,17 +38,23 @@ from tfopt.linear_model.sdca_classifier import LinearClassifier, SDCAClassifier
 from tfopt.linear_model.sdca_regressor import LinearRegressor, SDCARegressor
 
 __all__ = [
+    "BlockHolder",
+    "Executor",
     "FTRLClassifier",
     "FTRLRegressor",
     "LinearClassifier",
     "LinearClassifierCV",
     "LinearRegressor",
     "LinearRegressorCV",
+    "ProcessExecutor",
+    "RemoteExecutor",
     "SDCAClassifier",
     "SDCAClassifierCV",
     "SDCAPath",
     "SDCARegressor",
     "SDCARegressorCV",
+    "ThreadExecutor",
+    "fit_blocks",
     "from_json",
     "ftrl_parameters",
     "load_model",

@@ -15,12 +15,12 @@ from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.ascent import solve_all
 from tfopt.linear_model._solver.block_fit import (
     BlockFit,
-    BlockInput,
     TargetEncoding,
     fit_blocks,
 )
+from tfopt.linear_model._solver.block_input import BlockInput
 from tfopt.linear_model._solver.centering import centering_shift
-from tfopt.linear_model._solver.execution import ThreadExecutor
+from tfopt.linear_model._solver.execution import Executor, ThreadExecutor
 from tfopt.linear_model._solver.objective import (
     InitialPoint,
     Objective,
@@ -197,17 +197,25 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         self._check_warm_start(len(y), len(self._dense_coef()) if self._is_warm else 0, X.shape[1])
         duals = np.atleast_2d(self.dual_coef_) if self._is_warm else None
         blocks = [
-            BlockInput(k, X[i:j], y[i:j], weights[i:j], duals if duals is None else duals[:, i:j])
-            for k, (i, j) in enumerate(zip(starts, ends.tolist(), strict=True))
+            (X[i:j], y[i:j], weights[i:j], duals if duals is None else duals[:, i:j])
+            for i, j in zip(starts, ends.tolist(), strict=True)
         ]
-        objective = self._objective(0, 1)
-        with (
-            self._solver_options() as options,
-            ThreadExecutor(blocks, self._n_threads()) as executor,
-        ):
-            fit = fit_blocks(self, executor, objective, options)
-        self._set_attributes(fit)
+        with ThreadExecutor(min(self._n_threads(), len(blocks))) as executor:
+            fit = self._fit_on(executor, BlockInput, blocks)
         self._warn_unconverged(fit.results)
+
+    def _fit_on(
+        self, executor: Executor, load: Callable[..., BlockInput], sources: list[tuple[Any, ...]]
+    ) -> BlockFit:
+        """Solve the problems in blocks, which an executor loads from sources."""
+        with self._solver_options() as options:
+            executor.persist(load, sources)
+            collect = executor.map if self.keep_duals else None
+            fit = fit_blocks(self, executor, self._objective(0, 1), options, collect)
+        if fit.duals is not None:
+            fit = dataclasses.replace(fit, duals=np.concatenate(fit.duals, axis=-1))
+        self._set_attributes(fit)
+        return fit
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Check options and samples; return X, y and the samples' weights."""

@@ -83,7 +83,7 @@ class SDCAOptions:
         elif partitions is not None:
             check_count("num_loss_partitions", partitions, 1)
         self._check_solver()
-        if self.adaptive and (self._has_blocks or (partitions or 1) > 1):
+        if self.adaptive and (self._in_blocks or (partitions or 1) > 1):
             raise ValueError("adaptive visits need num_loss_partitions=1 or None")
 
     def _check_solver(self) -> None:
@@ -178,7 +178,10 @@ class SDCAOptions:
     @property
     def _in_blocks(self) -> bool:
         """Whether the samples are fitted in fixed blocks."""
-        return self._has_blocks
+        return self._has_blocks or self._blocks_are_held
+
+    #: Whether an executor holds the samples, during `fit_blocks`.
+    _blocks_are_held = False
 
     @property
     def _tol(self) -> float:

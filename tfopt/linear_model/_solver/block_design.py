@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.linear_model._solver import blocks
 from tfopt.linear_model._solver.blocks import BlockState, Decision, Method, after_decisions
 from tfopt.linear_model._solver.design import (
     Design,
@@ -144,8 +143,7 @@ class BlockDesign(Design):
     def apply(self, requests: Mapping[int, RowFunction]) -> dict[int, Any]:
         return dict(self._call("apply", requests)) if requests else {}
 
-    def best_duals(self) -> Any:
-        """Return the dual variables of the best certificates, as the executor returns them."""
+    def last_decisions(self) -> dict[int, Decision]:
+        """Return what `collect_duals` is to tell the blocks."""
         n_problems = len(self._damping)
-        decisions = self.take_decisions(range(n_problems), range(self.executor.n_blocks))
-        return self.executor.map(blocks.collect_duals, decisions)
+        return self.take_decisions(range(n_problems), range(self.executor.n_blocks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,8 @@ from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.ascent import INTERCEPT_SHARE
 from tfopt.linear_model._solver.block_ascent import BlockAscent, BlockVisits
 from tfopt.linear_model._solver.block_design import BlockDesign
-from tfopt.linear_model._solver.blocks import BlockState
+from tfopt.linear_model._solver.block_input import BlockInput, FirstBlocks, common_feature_names
+from tfopt.linear_model._solver.blocks import BlockState, collect_duals
 from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.execution import Executor
 from tfopt.linear_model._solver.interior_point import InteriorPoint
@@ -30,31 +32,10 @@ __all__ = [
     "BlockFit",
     "ClassCounts",
     "TargetEncoding",
-    "BlockInput",
     "init_block",
     "fit_blocks",
     "summarize_block",
 ]
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockInput:
-    """The data of a block.
-
-    Attributes
-    ----------
-    number : int
-    X : array or CSR matrix, shape (n_rows, n_features)
-    y, weight : ndarray, shape (n_rows,)
-    duals : ndarray, shape (n_problems, n_rows), or None
-        The initial dual variables.
-    """
-
-    number: int
-    X: Any
-    y: np.ndarray
-    weight: np.ndarray
-    duals: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +118,7 @@ def summarize_block(
     n, is_sparse = len(block.y), sparse.issparse(block.X)
     answer: dict[str, Any] = {"n": n, "dense": 0 if is_sparse else n}
     answer["shapes"] = {block.number: block.X.shape}
+    answer["names"] = FirstBlocks({block.names: block.number})
     if has_classes:
         answer["counts"] = ClassCounts.from_labels(block.y, block.weight)
     else:
@@ -145,7 +127,7 @@ def summarize_block(
             powers = np.ones_like(y), y, np.square(y)
             answer["targets"] = np.array([weighted_sum(block.weight, power) for power in powers])
     if intercept and not is_sparse:
-        answer["moments"] = visits.moments(block.X, 1)
+        answer["moments"] = {block.X.shape[1]: visits.moments(block.X, 1)}
     return block, answer
 
 
@@ -194,17 +176,20 @@ class BlockFit:
     ----------
     results : list of SolverResult
     duals : object
-        The dual variables of all blocks, as the executor returns them.
+        The dual variables, or those of each block as `collect` returns them, or None.
     shift : ndarray or None
         What was subtracted from the features.
     lengths : tuple of int
         The numbers of rows of the blocks.
+    names : tuple of str, or None
+        The names of the features, if blocks have them.
     """
 
     results: list[SolverResult]
     duals: Any
     shift: np.ndarray | None
     lengths: tuple[int, ...]
+    names: tuple[str, ...] | None = None
 
 
 class CheckpointManager(Protocol):
@@ -224,6 +209,7 @@ def fit_blocks(
     executor: Executor,
     objective: Objective,
     options: SolverOptions,
+    collect: Callable[[Callable[..., Any], Any], Any] | None,
     checkpoints: CheckpointManager | None = None,
 ) -> BlockFit:
     """Fit an estimator to blocks.
@@ -236,6 +222,9 @@ def fit_blocks(
     objective : Objective
         Without rows, and without a number of weights.
     options : SolverOptions
+    collect : callable, optional
+        The method of the executor that returns the dual variables of the blocks; None: they are not
+        needed.
     checkpoints : CheckpointManager, optional
         Saves the state after some iterations, and restores it.
 
@@ -244,12 +233,17 @@ def fit_blocks(
     BlockFit
     """
     summary = executor.map_reduce(summarize_block, (estimator._has_classes, objective.intercept))
+    if not summary["n"]:
+        raise ValueError("all blocks are empty: a fit needs samples")
+    names = common_feature_names(summary["names"])
     lengths, n_weights = _agreed_shape(summary["shapes"])
     objective = objective._replace(n_weights=n_weights)
     encoding = estimator._target_encoding(summary)
     estimator._check_warm_start(summary["n"], len(encoding.positive), n_weights)
-    moments = summary.get("moments")  # with an intercept and dense features
-    shift = None if moments is None else centering_shift(moments, summary["n"], lambda: False)
+    shift = None
+    if "moments" in summary:  # with an intercept and dense features
+        moments = summary["moments"][n_weights]
+        shift = centering_shift(moments, summary["n"], lambda: False)
     biases = estimator._initial_intercepts(encoding.biases, shift).tolist()
     sums = executor.map_reduce(init_block, InitRequest(objective, encoding, shift, options.seed))
     curvature = 0.0
@@ -277,7 +271,8 @@ def fit_blocks(
         checkpoints.start(minimization, visits, totals.tolist())
     minimization.run(None if checkpoints is None else checkpoints.after_iteration)
     results = [monitor.result() for monitor in minimization.monitors]
-    return BlockFit(results, design.best_duals(), shift, lengths)
+    duals = None if collect is None else collect(collect_duals, design.last_decisions())
+    return BlockFit(results, duals, shift, lengths, names)
 
 
 def _agreed_shape(shapes: dict[int, tuple[int, int]]) -> tuple[tuple[int, ...], int]:

@@ -1,27 +1,50 @@
-"""Loading the data of a block: conversion, checks and feature names."""
+"""The data of a block: conversion, checks and feature names."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from tfopt.dask.workers import VersionedBlock
-from tfopt.linear_model._solver.block_fit import BlockInput
 from tfopt.linear_model.validation import checked_sparse
 
 __all__ = [
+    "BlockInput",
+    "FirstBlocks",
     "common_feature_names",
     "load_block",
-    "feature_names",
     "set_feature_names",
 ]
 
 
+@dataclasses.dataclass(frozen=True)
+class BlockInput:
+    """The data of a block.
+
+    Attributes
+    ----------
+    number : int
+    X : array or CSR matrix, shape (n_rows, n_features)
+    y, weight : ndarray, shape (n_rows,)
+    duals : ndarray, shape (n_problems, n_rows), or None
+        The initial dual variables.
+    names : tuple of str, or None
+        The names of the features, if they have any.
+    """
+
+    number: int
+    X: Any
+    y: np.ndarray
+    weight: np.ndarray
+    duals: np.ndarray | None = None
+    names: tuple[str, ...] | None = None
+
+
 def load_block(
     number: int, X: Any, y: Any, weight: Any, duals: Any, of_classes: bool
-) -> VersionedBlock:
+) -> BlockInput:
     """Convert and check the data of a block.
 
     Parameters
@@ -42,7 +65,7 @@ def load_block(
     """
     name = f"block {number}"
     try:
-        names = feature_names(X)
+        names = _feature_names(X)
         X = _as_features(X)
         labels = np.asarray(y) if of_classes else np.asarray(y, np.float64)
         weights = np.ones(X.shape[0]) if weight is None else np.array(weight, np.float64)
@@ -62,7 +85,12 @@ def load_block(
             _refuse_rows(name, "y", labels != np.rint(labels), "is no class but a fraction")
     _refuse_rows(name, "sample_weight", ~np.isfinite(weights), "is not finite")
     _refuse_rows(name, "sample_weight", weights < 0, "is negative")
-    return VersionedBlock(BlockInput(number, X, labels, weights, duals), names)
+    if duals is not None and duals.shape[1] != X.shape[0]:
+        raise ValueError(
+            f"{name}: warm_start goes on from the last fit: the block had {duals.shape[1]} samples "
+            f"and has {X.shape[0]} now; set warm_start=False"
+        )
+    return BlockInput(number, X, labels, weights, duals, names)
 
 
 def _check_order(name: str, labels: np.ndarray) -> None:
@@ -99,26 +127,38 @@ def _refuse_rows(name: str, what: str, bad: np.ndarray, why: str) -> None:
         raise ValueError(f"{name}, row {int(bad.argmax())}: {what} {why}")
 
 
-def feature_names(X: Any) -> tuple[str, ...] | None:
+def _feature_names(X: Any) -> tuple[str, ...] | None:
     """Return the column names of a data frame if all are strings, else None."""
     names = tuple(getattr(X, "columns", ()))
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def common_feature_names(first_blocks: dict[tuple[str, ...] | None, int]) -> tuple[str, ...] | None:
-    """Return the feature names, which must be the same in all blocks.
+@dataclasses.dataclass(frozen=True)
+class FirstBlocks:
+    """The feature names that occur in blocks, or None, each with its first block."""
 
-    Parameters
-    ----------
-    first_blocks : dict
-        The names that occur, each with its first block.
+    by_names: dict[tuple[str, ...] | None, int]
+
+    def __add__(self, other: FirstBlocks) -> FirstBlocks:
+        return FirstBlocks(
+            {
+                names: min(part.get(names, number) for part in (self.by_names, other.by_names))
+                for names, number in (self.by_names | other.by_names).items()
+            }
+        )
+
+
+def common_feature_names(first_blocks: FirstBlocks) -> tuple[str, ...] | None:
+    """Return the feature names, which must be the same in all blocks.
 
     Raises
     ------
     ValueError
         If they differ; the message names the blocks and a feature.
     """
-    (first, names), *others = sorted((number, names) for names, number in first_blocks.items())
+    (first, names), *others = sorted(
+        (number, names) for names, number in first_blocks.by_names.items()
+    )
     if not others:
         return names
     other, differing = others[0]

@@ -1,0 +1,124 @@
+"""Fits of SDCA estimators to samples in blocks, which any executor may hold."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.linear_model._solver.block_input import BlockInput, load_block, set_feature_names
+from tfopt.linear_model._solver.execution import Executor, ThreadExecutor
+from tfopt.linear_model.sdca_base import SDCAEstimator
+
+__all__ = ["fit_blocks"]
+
+
+def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = None) -> Any:
+    """Fit an estimator to samples in blocks, each of which stays where an executor holds it.
+
+    Parameters
+    ----------
+    model : SDCAClassifier or SDCARegressor
+        With ``solver="auto"``, ``adaptive=False`` and ``num_loss_partitions=None``: the blocks are
+        the partitions. `n_jobs` is for the default executor.
+    blocks : sequence
+        Each is a tuple (X, y) or (X, y, sample_weight), or a function without arguments that
+        returns one and is called where the block is held, or what an engine has in place of one: an
+        ``ObjectRef`` of Ray's, for instance. X is an array, a data frame or a sparse matrix;
+        float64 and float32, C-ordered or CSR, are not converted.
+    executor : Executor, optional
+        Threads of this process by default. It can be used again, for another fit.
+
+    Returns
+    -------
+    SDCAClassifier or SDCARegressor
+        The model, with the same bits for all executors: those of `fit` with
+        ``num_loss_partitions=[rows of each block]``.
+
+    Raises
+    ------
+    TypeError
+        If the model is not one of those estimators, or a block is not such a tuple.
+    ValueError
+        If there are no blocks, an option does not apply, or data are invalid: the message names the
+        block and, if possible, the row.
+
+    See Also
+    --------
+    tfopt.dask.SDCAClassifier : Loads the blocks of lost workers again, and saves checkpoints.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tfopt.linear_model import SDCAClassifier, fit_blocks
+    >>> X = np.random.default_rng(0).standard_normal((1000, 5))
+    >>> y = X[:, 0] > 0
+    >>> model = fit_blocks(SDCAClassifier(), [(X[:600], y[:600]), (X[600:], y[600:])])
+    >>> alone = SDCAClassifier(num_loss_partitions=[600, 400]).fit(X, y)
+    >>> bool((model.coef_ == alone.coef_).all())
+    True
+    """
+    if not isinstance(model, SDCAEstimator) or "num_loss_partitions" not in model.get_params():
+        raise InvalidTypeError(
+            "model must be an SDCAClassifier or SDCARegressor of tfopt.linear_model, not "
+            f"{type(model).__module__}.{type(model).__name__}"
+        )
+    if model.num_loss_partitions is not None:
+        raise InvalidArgumentError(
+            "blocks are the partitions: set num_loss_partitions=None, not "
+            f"{model.num_loss_partitions!r}"
+        )
+    blocks = list(blocks)
+    if not blocks:
+        raise InvalidArgumentError("there are no blocks: give one tuple (X, y) for each")
+    with model._all_or_nothing():
+        model._blocks_are_held = True
+        _fit(model, blocks, executor)
+    del model._blocks_are_held
+    return model
+
+
+def _fit(model: Any, blocks: list[Any], executor: Executor | None) -> None:
+    model._check_options()
+    sources = [*zip(blocks, _duals_of(model, len(blocks)), strict=True)]
+    load = partial(_load, of_classes=model._has_classes)
+    if executor is None:
+        with ThreadExecutor(min(model._n_threads(), len(blocks))) as threads:
+            fit = model._fit_on(threads, load, sources)
+    else:
+        fit = model._fit_on(executor, load, sources)
+    set_feature_names(model, fit.names)
+    model.n_features_in_ = fit.results[0].certificate.w.size
+    model._block_lengths = fit.lengths
+    model._warn_unconverged(fit.results)
+
+
+def _duals_of(model: Any, n_blocks: int) -> list[Any]:
+    """Return the dual variables to start from, of each block, or None for each."""
+    if not model._is_warm:
+        return [None] * n_blocks
+    lengths = getattr(model, "_block_lengths", ())
+    duals = np.atleast_2d(model.dual_coef_) if model.keep_duals else np.empty((1, 0))
+    if len(lengths) != n_blocks or sum(lengths) != duals.shape[1]:
+        raise InvalidArgumentError(
+            f"warm_start goes on from a fit of the same {n_blocks} blocks, with keep_duals=True; "
+            "set warm_start=False"
+        )
+    ends = np.cumsum([0, *lengths]).tolist()
+    return [duals[:, start:stop] for start, stop in itertools.pairwise(ends)]
+
+
+def _load(number: int, block: Any, duals: Any, of_classes: bool) -> BlockInput:
+    if callable(block):
+        block = block()
+    if not isinstance(block, tuple) or len(block) not in (2, 3):
+        raise InvalidTypeError(
+            f"block {number}: must be a tuple (X, y) or (X, y, sample_weight), or a function that "
+            f"returns one, not {type(block).__name__}"
+        )
+    X, y, *weights = block
+    return load_block(number, X, y, weights[0] if weights else None, duals, of_classes)
