@@ -227,5 +227,5 @@ def test_models_of_others_are_refused() -> None:
     from tfopt.dask import SDCAClassifier
 
     for other in (SDCAClassifier(), linear_model.FTRLClassifier(), None):
-        with pytest.raises(TypeError, match="model must be an SDCAClassifier or SDCARegressor"):
+        with pytest.raises(TypeError, match="model must be a LinearClassifier or LinearRegressor"):
             fit_blocks(other, blocks(CASES[0]))

@@ -37,14 +37,14 @@ class MPIExecutor(RemoteExecutor):
     To be run by ``mpiexec -n 4 python -m mpi4py fit.py``, which ends all processes if one fails:
 
     >>> import numpy as np
-    >>> from tfopt.linear_model import SDCAClassifier, fit_blocks
+    >>> from tfopt.linear_model import LinearClassifier, fit_blocks
     >>> from tfopt.mpi import MPIExecutor
     >>> with MPIExecutor() as executor:
     ...     if executor is not None:
     ...         X = np.random.default_rng(0).standard_normal((1000, 5))
     ...         y = X[:, 0] > 0
     ...         blocks = [(X[k::4], y[k::4]) for k in range(4)]
-    ...         model = fit_blocks(SDCAClassifier(), blocks, executor)
+    ...         model = fit_blocks(LinearClassifier(), blocks, executor)
     ...         bool(model.dual_gap_[0] <= 1e-4 * model.objective_[0])
     True
     """

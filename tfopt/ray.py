@@ -38,14 +38,14 @@ class RayExecutor(RemoteExecutor):
     --------
     >>> import numpy as np
     >>> import ray
-    >>> from tfopt.linear_model import SDCAClassifier, fit_blocks
+    >>> from tfopt.linear_model import LinearClassifier, fit_blocks
     >>> from tfopt.ray import RayExecutor
     >>> @ray.remote
     ... def load(day):
     ...     X = np.random.default_rng(day).standard_normal((1000, 5))
     ...     return X, X[:, 0] > 0
     >>> with ray.init(num_cpus=2, log_to_driver=False), RayExecutor() as executor:
-    ...     model = fit_blocks(SDCAClassifier(), [load.remote(day) for day in range(4)], executor)
+    ...     model = fit_blocks(LinearClassifier(), [load.remote(day) for day in range(4)], executor)
     >>> bool(model.dual_gap_[0] <= 1e-4 * model.objective_[0])
     True
     """

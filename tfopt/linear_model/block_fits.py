@@ -22,7 +22,7 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
 
     Parameters
     ----------
-    model : SDCAClassifier or SDCARegressor
+    model : LinearClassifier or LinearRegressor
         With ``solver="auto"``, ``adaptive=False`` and ``num_loss_partitions=None``: the blocks are
         the partitions. `n_jobs` is for the default executor.
     blocks : sequence
@@ -35,7 +35,7 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
 
     Returns
     -------
-    SDCAClassifier or SDCARegressor
+    LinearClassifier or LinearRegressor
         The model, with the same bits for all executors: those of `fit` with
         ``num_loss_partitions=[rows of each block]``.
 
@@ -54,17 +54,17 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
     Examples
     --------
     >>> import numpy as np
-    >>> from tfopt.linear_model import SDCAClassifier, fit_blocks
+    >>> from tfopt.linear_model import LinearClassifier, fit_blocks
     >>> X = np.random.default_rng(0).standard_normal((1000, 5))
     >>> y = X[:, 0] > 0
-    >>> model = fit_blocks(SDCAClassifier(), [(X[:600], y[:600]), (X[600:], y[600:])])
-    >>> alone = SDCAClassifier(num_loss_partitions=[600, 400]).fit(X, y)
+    >>> model = fit_blocks(LinearClassifier(), [(X[:600], y[:600]), (X[600:], y[600:])])
+    >>> alone = LinearClassifier(num_loss_partitions=[600, 400]).fit(X, y)
     >>> bool((model.coef_ == alone.coef_).all())
     True
     """
     if not isinstance(model, SDCAEstimator) or "num_loss_partitions" not in model.get_params():
         raise InvalidTypeError(
-            "model must be an SDCAClassifier or SDCARegressor of tfopt.linear_model, not "
+            "model must be a LinearClassifier or LinearRegressor of tfopt.linear_model, not "
             f"{type(model).__module__}.{type(model).__name__}"
         )
     if model.num_loss_partitions is not None:
