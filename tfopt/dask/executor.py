@@ -22,8 +22,8 @@ from tfopt.dask.cluster import (
     wait_for_workers,
     worker_threads,
 )
-from tfopt.dask.workers import WorkerLostError, apply_to_block, load_versions, run_round
-from tfopt.linear_model._solver.execution import Executor, root_of
+from tfopt.dask.workers import apply_to_block, load_versions, run_round
+from tfopt.linear_model._solver.execution import Executor, WorkerLostError, root_of
 
 __all__ = ["DaskExecutor"]
 

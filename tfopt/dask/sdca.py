@@ -18,15 +18,14 @@ from tfopt.dask.checkpoints import BlockFitCheckpoints, saved_seed
 from tfopt.dask.cluster import current_client
 from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
-from tfopt.dask.workers import WorkerLostError
 from tfopt.linear_model._solver.block_fit import BlockFit, fit_blocks
 from tfopt.linear_model._solver.block_input import load_block, set_feature_names
+from tfopt.linear_model._solver.execution import recovered
+from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model.validation import check_count
 
 __all__ = ["SDCAClassifier", "SDCARegressor"]
 
-#: How many times workers may be lost without progress in between.
-MAX_WORKER_LOSSES = 5
 #: The parameters that a resumed fit may change: they say how its minimum is found, and not which
 #: it is. (The seed is compared apart.)
 _FREE = {
@@ -47,57 +46,52 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
         with self._all_or_nothing():
-            self._fit_blocks(X, y, sample_weight, resume)
+            blocks = as_blocks(X, y, sample_weight)
+            sources = [
+                (*block, duals)
+                for block, duals in zip(blocks, self._duals_by_block(len(blocks)), strict=True)
+            ]
+            with DaskExecutor(current_client()) as executor:
+                load = partial(load_block, of_classes=self._has_classes)
+                results = self._fit_held(executor, load, sources, resume)
+            self._warn_unconverged(results)
         return self
 
-    def _fit_blocks(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> None:
+    def _fit_held(
+        self: Any,
+        executor: DaskExecutor,
+        load: Callable[..., Any],
+        sources: list[Any],
+        resume: str | None,
+        prepare: tuple[Callable[[Any, Any], Any], Any] | None = None,
+    ) -> list[SolverResult]:
+        """Fit to blocks that an executor loads from sources, and `prepare` makes BlockInput of.
+
+        If workers are lost, resume from the last checkpoint, or from the beginning.
+        """
         self._check_options()
         if self.checkpoint is not None:
             check_count("checkpoint_every", self.checkpoint_every, 1)
-        blocks = as_blocks(X, y, sample_weight)
-        sources = [
-            (*block, duals)
-            for block, duals in zip(blocks, self._duals_by_block(len(blocks)), strict=True)
-        ]
-        with (
-            self._solver_options() as options,
-            DaskExecutor(current_client()) as executor,
-        ):
+        with self._solver_options() as options:
             if resume is not None and not isinstance(self.random_state, numbers.Integral):
                 options = options._replace(seed=saved_seed(resume))
             checkpoints = BlockFitCheckpoints(
                 self.checkpoint, self.checkpoint_every, resume, options
             )
-            fit = self._fit_with_recovery(executor, sources, options, checkpoints)
+
+            def attempt() -> BlockFit:
+                checkpoints.identity = self._identity()
+                executor.persist(load, sources)
+                if prepare is not None:
+                    executor.map_reduce(*prepare)
+                objective, collect = self._objective(0, 1), executor.futures
+                return fit_blocks(self, executor, objective, options, collect, checkpoints)
+
+            fit = recovered(attempt, lambda: checkpoints.reached)
         self._set_attributes(dataclasses.replace(fit, duals=_concatenated_duals(fit)))
         set_feature_names(self, fit.names)
         self.n_features_in_ = fit.results[0].certificate.w.size
-        self._warn_unconverged(fit.results)
-
-    def _fit_with_recovery(
-        self: Any,
-        executor: DaskExecutor,
-        sources: list[Any],
-        options: Any,
-        checkpoints: BlockFitCheckpoints,
-    ) -> BlockFit:
-        """Fit; if workers are lost, resume from the last checkpoint, or from the beginning."""
-        n_losses, furthest = 0, 0
-        load = partial(load_block, of_classes=self._has_classes)
-        while True:
-            try:
-                checkpoints.identity = self._identity()
-                executor.persist(load, sources)
-                objective, collect = self._objective(0, 1), executor.futures
-                return fit_blocks(self, executor, objective, options, collect, checkpoints)
-            except WorkerLostError as error:
-                n_losses = 1 if checkpoints.reached > furthest else n_losses + 1
-                furthest = max(furthest, checkpoints.reached)
-                if n_losses == MAX_WORKER_LOSSES:
-                    raise RuntimeError(
-                        f"workers were lost {n_losses} times in or before epoch {furthest + 1}: "
-                        f"{error}"
-                    ) from error
+        return fit.results
 
     def _identity(self: Any) -> dict[str, Any]:
         """Return the options that a resumed fit must have in common with the saved one."""

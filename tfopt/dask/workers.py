@@ -9,20 +9,15 @@ from typing import Any
 
 from distributed import Worker, get_worker
 
-from tfopt.linear_model._solver.execution import answered
+from tfopt.linear_model._solver.execution import WorkerLostError, answered
 from tfopt.linear_model._solver.reductions import Nodes, reduce_nodes
 
 __all__ = [
     "VersionedBlock",
-    "WorkerLostError",
     "apply_to_block",
     "load_versions",
     "run_round",
 ]
-
-
-class WorkerLostError(Exception):
-    """A block, or its current state, was lost with a worker."""
 
 
 class VersionedBlock:

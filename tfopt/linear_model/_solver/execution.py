@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tfopt.core.worker_threads import WorkerThreads
 from tfopt.errors import InvalidArgumentError
@@ -23,9 +23,47 @@ __all__ = [
     "ProcessExecutor",
     "RemoteExecutor",
     "ThreadExecutor",
+    "WorkerLostError",
     "answered",
+    "recovered",
     "root_of",
 ]
+
+#: How many times workers may be lost without progress in between.
+MAX_WORKER_LOSSES = 5
+_T = TypeVar("_T")
+
+
+class WorkerLostError(RuntimeError):
+    """A block, or its current state, was lost with a worker."""
+
+
+def recovered(attempt: Callable[[], _T], reached: Callable[[], int] = lambda: 0) -> _T:
+    """Return what an attempt returns, which is repeated if workers are lost.
+
+    Parameters
+    ----------
+    attempt : callable
+        It begins by `Executor.persist`.
+    reached : callable
+        Returns how far attempts have come.
+
+    Raises
+    ------
+    RuntimeError
+        If workers are lost `MAX_WORKER_LOSSES` times without progress.
+    """
+    n_losses, furthest = 0, reached()
+    while True:
+        try:
+            return attempt()
+        except WorkerLostError as error:
+            n_losses = 1 if reached() > furthest else n_losses + 1
+            furthest = max(furthest, reached())
+            if n_losses == MAX_WORKER_LOSSES:
+                raise RuntimeError(
+                    f"workers were lost {n_losses} times in or before epoch {furthest + 1}: {error}"
+                ) from error
 
 
 class Executor(abc.ABC):
@@ -302,7 +340,7 @@ class ProcessExecutor(RemoteExecutor):
         except BaseException as error:
             self.__exit__()  # answers that were not received would be taken for the next ones
             if isinstance(error, (EOFError, ConnectionError)):
-                raise RuntimeError(
+                raise WorkerLostError(
                     "a process of this executor died, and its blocks with it: make another executor"
                 ) from error
             raise
