@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils.class_weight import compute_class_weight
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
 from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomial
 from tfopt.linear_model._solver.solvers import SOLVERS
+from tfopt.linear_model.class_weights import class_factors
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
@@ -241,7 +241,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         else:
             codes = np.searchsorted(self.classes_, y)  # return_inverse would sort
         sums = _class_sums(codes, weights, self.classes_.size)
-        class_weights = self._class_weights(sums)
+        class_weights = class_factors(self.class_weight, self.classes_, sums)
         if class_weights is not None:
             weights = weights * class_weights[codes]
             sums = _class_sums(codes, weights, self.classes_.size)
@@ -303,26 +303,6 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
                 self.intercept_ -= (self.coef_ * fit.shift).sum(axis=1)
                 self.intercept_ -= self.intercept_.mean()
 
-    def _class_weights(self, sums: np.ndarray) -> np.ndarray | None:
-        """Return the factors of class_weight, given the total weight of each class."""
-        if self.class_weight is None:
-            return None
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            present = sums > 0
-            each = np.zeros(sums.size)
-            each[present] = sums.sum() / (present.sum() * sums[present])
-            return each
-        each = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
-        with np.errstate(over="ignore", invalid="ignore"):
-            total = float(np.sum(each * sums))
-        if not (each >= 0).all() or not np.isfinite(each).all():
-            raise InvalidArgumentError(
-                "class_weight must have finite numbers of at least 0, not "
-                f"{dict(zip(self.classes_.tolist(), each.tolist(), strict=True))}"
-            )
-        check_total(total)
-        return np.asarray(each)
-
     def _positive_classes(self, sums: np.ndarray) -> tuple[int, ...]:
         """Return the number of the class that each problem separates from the rest.
 
@@ -345,7 +325,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         self.classes_ = counts.classes
         weights = counts.sums[:, 1]
         check_total(float(weights.sum()))
-        class_weights = self._class_weights(weights)
+        class_weights = class_factors(self.class_weight, self.classes_, weights)
         if class_weights is not None:
             weights = weights * class_weights
         positive = self._positive_classes(weights)

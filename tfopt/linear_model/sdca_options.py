@@ -16,11 +16,10 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from tfopt import threads
-from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.objective import NO_ROWS, Objective, Rows
 from tfopt.linear_model._solver.solvers import SOLVERS
-from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.loss_choice import LossChoice
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, check_number
 
@@ -42,10 +41,9 @@ def _first_draw(seed: int) -> int:
     return int(check_random_state(seed).randint(2**31 - 1))
 
 
-class SDCAOptions:
+class SDCAOptions(LossChoice):
     """The options of an SDCA estimator."""
 
-    loss: Any
     l1: Any
     l2: Any
     C: Any
@@ -61,21 +59,14 @@ class SDCAOptions:
     verbose: Any
     callback: Any
 
-    #: The losses, by the names of the option.
-    _LOSSES: dict[str, PointwiseLoss]
-    #: The options that are parameters of a loss, and their defaults.
-    _PARAMETERS: dict[str, float | None] = {}
-
     def _check_options(self) -> None:
-        if self.loss not in self._LOSSES:
-            raise ValueError(f"loss must be one of {sorted(self._LOSSES)}, not {self.loss!r}")
+        self._check_loss()
         check_number("l1", self.l1, 0)
         check_number("tol", self._tol, 0)
         check_count("max_iter", self.max_iter, 1)
         if self.max_time is not None:
             check_number("max_time", self.max_time, 0, open_end=True)
         self._l2()
-        self._parameter()
         partitions = self.num_loss_partitions
         if self._has_blocks:
             for size in partitions:
@@ -119,30 +110,6 @@ class SDCAOptions:
             if needs.unmet(self._phi, l1, l2) is None and n_features <= needs.most_features
         ]
         return others[0] if others else sdca
-
-    @property
-    def _phi(self) -> PointwiseLoss:
-        """The loss, with the default of its parameter."""
-        return self._LOSSES[self.loss]
-
-    def _parameter(self) -> float:
-        """Return the parameter of the loss; refuse those of other losses."""
-        own = self._phi.option
-        for name, default in self._PARAMETERS.items():
-            value = getattr(self, name)
-            if value != default and (own is None or own.name != name):
-                losses = [
-                    name_of_loss
-                    for name_of_loss, loss in self._LOSSES.items()
-                    if loss.option is not None and loss.option.name == name
-                ]
-                raise InvalidArgumentError(
-                    f"{name}={value!r} does not apply to loss={self.loss!r}: it is for loss="
-                    + " or ".join(map(repr, losses))
-                )
-        if own is None:
-            return 1.0
-        return own.checked(getattr(self, own.name))
 
     def _l2(self) -> float:
         """Return l2, or 1 / C, or the default."""
