@@ -314,5 +314,9 @@ def test_a_survey_is_what_is_read(lines: list[str], first: int) -> None:
             assert found is None
             continue
         assert found is not None
-        np.testing.assert_array_equal(found.labels, read.y)
-        assert found[1:] == (read.X.nnz, read.X.shape[1], read.zero_based)
+        np.testing.assert_array_equal(found.labels, np.unique(read.y))
+        assert found.n_rows == read.y.size
+        assert found[2:] == (read.X.nnz, read.X.shape[1], read.zero_based)
+        numbers = module.survey_libsvm(io.BytesIO(text), zero_based=zero_based, has_classes=False)
+        assert numbers is not None and numbers.labels.size == 0
+        assert (numbers.n_rows, *numbers[2:]) == (found.n_rows, *found[2:])

@@ -28,6 +28,10 @@ VALUES = {
     "--bias": "2",
     "--epochs": "2",
     "--tol": "0.3",
+    "--learning-rate": "0.7",
+    "--beta": "0.5",
+    "--batch-size": "7",
+    "--hash": "2",
     "--seed": "5",
     "--threads": "1",
     "--blocks": "3",
@@ -88,11 +92,12 @@ def data(folder):
     return folder
 
 
-def test_every_flag_has_an_effect_or_is_refused(cli, data):
+@pytest.mark.parametrize("solver", ["auto", "ftrl"])
+def test_every_flag_has_an_effect_or_is_refused(cli, data, solver):
     names = options("train")
     assert {*VALUES} | {*SILENT} >= {*names}
     # few iterations, so that what changes the way changes the end
-    base = ["train", "data.svm", "--quiet", "--epochs", "3", "--json"]
+    base = ["train", "data.svm", "--solver", solver, "--quiet", "--epochs", "3", "--json"]
     inputs = written(data)
     expected = told(cli(*base)), written(data)
     for name in names:
@@ -101,9 +106,11 @@ def test_every_flag_has_an_effect_or_is_refused(cli, data):
         for path in {*data.iterdir()} - {data / known for known in inputs}:
             path.unlink()
         flag = [name] if VALUES[name] is None else [name, VALUES[name]]
+        if name == "--solver":
+            flag = [name, {"auto": "sdca", "ftrl": "auto"}[solver]]
         outcome = cli(*(base[:-1] if name == "--json" else [*base, *flag]))
         if name in ("--format", "--on-bad-line"):  # of other data
-            assert outcome.code in {"--format": (1,), "--on-bad-line": (0, 3)}[name]
+            assert outcome.code in {"--format": (1, 2), "--on-bad-line": (0, 3)}[name]
             bad = [*base[:1], "bad.svm", *base[2:]]
             assert cli(*bad).code == 1 and cli(*bad, "--on-bad-line", "skip").code in (0, 3)
         elif outcome.code in (0, 3):

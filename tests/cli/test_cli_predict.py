@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.special import expit
 
 from tfopt.cli.metrics import margins
+from tfopt.cli.models import write_model
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_data
 from tfopt.linear_model.model_file import read_model
@@ -77,12 +80,7 @@ def test_the_model_says_where_features_are_counted_from(cli, folder, tiny_model)
 def test_a_prediction_that_overflows_is_refused(cli, folder, tiny_model):
     (folder / "huge.svm").write_text("1 1:1\n\n1 1:1e308 3:1e308\n" + "1 1:-1e308 2:1e308\n")
     model = read_model(str(tiny_model))
-    np.savez(
-        "huge.npz",
-        header=np.load(tiny_model)["header"],
-        weights=model.weights * 1e9,
-        bias=model.bias,
-    )
+    write_model("huge.npz", dataclasses.replace(model, weights=model.weights * 1e9))
     outcome = cli("predict", "huge.npz", "huge.svm", "--output", "p.txt")
     assert outcome.err == "huge.svm:3: the model's prediction is not finite\n"
     assert outcome.code == 1

@@ -21,7 +21,7 @@ from tfopt.cli.options import CERTIFIED, CLASSIFICATION, LOSS_OPTIONS, LOSSES, O
 from tfopt.cli.parser import COMMANDS
 from tfopt.core.versions import versions
 from tfopt.linear_model import losses
-from tfopt.linear_model._solver.costs import SOLVERS
+from tfopt.linear_model._solver.solvers import SOLVERS
 
 EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed", "fsspec"]
 
@@ -108,7 +108,7 @@ def test_version(cli):
         ("train --workers 2 --dask tcp://here:1", "not allowed with argument"),
         ("train --workers 0", "argument --workers: must be 1 to 4096, not 0"),
         ("train --blocks 0", "argument --blocks: must be at least 1, not 0"),
-        ("train --blocks 2 --resume", "--resume is for a fit on a cluster"),
+        ("train --blocks 2 --resume", "--resume is for --solver ftrl, and for clusters"),
         ("train --l1 -0.5", "argument --l1: must not be negative, not -0.5"),
         ("train --l2 nan", "argument --l2: must be finite, not nan"),
         ("train --epochs 0", "argument --epochs: must be at least 1, not 0"),
@@ -141,7 +141,7 @@ def test_wrong_usage(cli, folder, line, message):
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("flag", ["--optimizer=adam", "--set", "--batch-size", "--chunk-size"])
+@pytest.mark.parametrize("flag", ["--optimizer=adam", "--set", "--holdout", "--chunk-size"])
 def test_flags_of_steps_say_where_they_went(cli, flag):
     outcome = cli("train", flag, "1")
     assert outcome.code == 2 and outcome.err.count("\n") == 1

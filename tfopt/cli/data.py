@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.cli.files import CommandError, File
+from tfopt.io import hash_features
 from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.stored_model import Columns
 from tfopt.linear_model.table_facts import Table
@@ -118,6 +119,12 @@ class Data:
         new = np.array([index[name] for name in self.columns.classes])
         columns = dataclasses.replace(self.columns, classes=classes)
         return dataclasses.replace(self, labels=new[self.labels.astype(np.intp)], columns=columns)
+
+    def features_for(self, n_features: int, is_hashed: bool) -> Any:
+        """Return the features as a model of so many has them: hashed, or cut as `with_width`."""
+        if is_hashed:
+            return hash_features(self.features, n_features)
+        return self.with_width(n_features).features
 
     def fingerprint(self) -> str:
         """Return a hash of the data, without the file's name and line numbers."""

@@ -65,7 +65,7 @@ def margins(model: StoredModel, data: Data) -> np.ndarray:
 
     Their shape is (rows,) or, of more than two classes, (rows, classes).
     """
-    X = data.with_width(model.n_features).features
+    X = data.features_for(model.n_features, model.settings.get("hash") is not None)
     with np.errstate(over="ignore", invalid="ignore"):
         result: np.ndarray
         if sparse.issparse(X):

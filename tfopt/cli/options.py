@@ -19,6 +19,8 @@ __all__ = [
     "MODELS",
     "OPTIONS",
     "PICTURES",
+    "STREAMS",
+    "STREAM_LOSSES",
     "Option",
 ]
 
@@ -31,6 +33,10 @@ PICTURES = (".png", ".svg", ".pdf")
 MODELS = (".npz", ".json", ".onnx")
 #: The solvers that prove how far the minimum is; "auto" chooses among the others.
 CERTIFIED = ("auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point")
+#: The solver that learns rows as they are read, and its losses.
+STREAMS, STREAM_LOSSES = ("ftrl",), ("logistic", "squared", "poisson")
+#: The solvers whose fits can be saved, "auto" on a cluster.
+SAVED = ("auto", *STREAMS)
 FORMATS = ("libsvm", "csv", "parquet")
 TABLES = ("csv", "parquet")
 
@@ -50,6 +56,8 @@ class Option:
         What help calls the value.
     default : Any
         None: absent, unless `shown` says what it is then.
+    of_streams : Any
+        The default of --solver ftrl, if it is another.
     shown : str
         The default in words, for help.
     choices : tuple of str
@@ -70,6 +78,7 @@ class Option:
     convert: Callable[[str], Any] | None = str
     metavar: str = ""
     default: Any = None
+    of_streams: Any = None
     shown: str = ""
     choices: tuple[str, ...] = ()
     commands: tuple[str, ...] = ("train",)
@@ -129,8 +138,8 @@ OPTIONS = (
     ),
     # what is minimized
     *_rows(
-        "loss", _FITS,
-        Option("--loss", "from squared on for numbers", choices=LOSSES, default="logistic",
+        "fit", _FITS,
+        Option("--loss", "of numbers from squared on", choices=LOSSES, default="logistic",
                setting=True),
         Option("--gamma", "of smooth_hinge: the width of its corner", positive, "X", shown="1",
                losses=("smooth_hinge",), setting=True),
@@ -141,7 +150,7 @@ OPTIONS = (
     ),
     *_rows(
         "fit", _TRAIN,
-        Option("--solver", "auto chooses one", choices=CERTIFIED,
+        Option("--solver", "of the minimum; or ftrl, of a stream", choices=(*CERTIFIED, *STREAMS),
                default="auto", setting=True),
     ),
     *_rows(
@@ -151,9 +160,9 @@ OPTIONS = (
     *_rows(
         "fit", _TRAIN,
         Option("--l2", "penalty on the squared weights, halved", non_negative, "X",
-               shown="1 / rows", setting=True),
+               of_streams=0.0, shown="1 / rows; ftrl 0", setting=True),
         Option("--bias", "value of a feature for a penalized bias; -1: no bias", number, "X",
-               setting=True),
+               solvers=CERTIFIED, setting=True),
     ),
     *_rows(
         "fit", _CV,
@@ -165,11 +174,25 @@ OPTIONS = (
     ),
     *_rows(
         "fit", _FITS,
-        Option("--tol", "relative duality gap to stop at", positive, "X", 1e-4, setting=True),
-        Option("--epochs", "the most iterations", count(1), "N", 1000, setting=True),
-        Option("--seed", "of the order of the rows", count(0), "N", 0, setting=True),
+        Option("--tol", "relative duality gap to stop at", positive, "X", 1e-4,
+               solvers=CERTIFIED, setting=True),
+        Option("--epochs", "the most iterations; ftrl: passes", count(1), "N", 1000,
+               of_streams=1, shown="1000; ftrl 1", setting=True),
+        Option("--seed", "of the order of the rows", count(0), "N", 0, solvers=CERTIFIED,
+               setting=True),
         Option("--threads", "of the kernels; they change no bits", count(1, 4096), "N",
                shown="the CPUs"),
+    ),
+    *_rows(
+        "fit", _TRAIN,
+        Option("--learning-rate", "of ftrl: that of a first step", positive, "X", 0.5,
+               solvers=STREAMS, setting=True),
+        Option("--beta", "of ftrl: how late it falls", non_negative, "X", 0.0,
+               solvers=STREAMS, setting=True),
+        Option("--batch-size", "of ftrl: rows of a step", count(1), "N", 32,
+               solvers=STREAMS, setting=True),
+        Option("--hash", "of ftrl: hash features to N columns", count(1, 2**31 - 1), "N",
+               solvers=STREAMS, formats=("libsvm",), setting=True),
     ),
     *_rows(
         "cluster", _TRAIN,
@@ -179,11 +202,11 @@ OPTIONS = (
                apart="cluster", solvers=("auto",)),
         Option("--blocks", "of rows, fitted side by side", count(1), "N",
                shown="8 on a cluster, else 1", setting=True, solvers=("auto",)),
-        Option("--checkpoint-every", "save the fit after every N epochs", count(1), "N",
-               shown="never"),
-        Option("--checkpoint", "where: a folder or URL", metavar="FOLDER",
-               shown="MODEL.checkpoint"),
-        Option("--resume", "go on from there, if it is there", None),
+        Option("--checkpoint-every", "save after every N epochs; ftrl: N blocks", count(1), "N",
+               shown="never", solvers=SAVED),
+        Option("--checkpoint", "where: a folder or URL; ftrl: a file", metavar="PATH",
+               shown="by --model", solvers=SAVED),
+        Option("--resume", "go on from there, if it is there", None, solvers=SAVED),
     ),
     # what is written
     *_rows(
@@ -191,7 +214,8 @@ OPTIONS = (
         Option("--model", f"model file to write ({', '.join(MODELS)})", metavar="OUT",
                default="model.npz"),
         Option("--plot", f"draw the gaps ({', '.join(PICTURES)})",
-               metavar="PICTURE"),
+               metavar="PICTURE",
+               solvers=CERTIFIED),
         Option("--json", "print one JSON object instead of text", None),
         Option("--quiet", "show no progress", None),
     ),
@@ -217,4 +241,4 @@ OPTIONS = (
            Option("--json", "print one JSON object", None)),
 )  # fmt: skip
 #: The parameters of losses.
-LOSS_OPTIONS = {row.name: row for row in OPTIONS if row.group == "loss" and row.losses}
+LOSS_OPTIONS = {row.name: row for row in OPTIONS if row.losses}

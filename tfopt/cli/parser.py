@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import tfopt
-from tfopt.cli.options import CLASSIFICATION, MODELS, OPTIONS, PICTURES, Option
+from tfopt.cli.options import (
+    CLASSIFICATION,
+    MODELS,
+    OPTIONS,
+    PICTURES,
+    STREAM_LOSSES,
+    STREAMS,
+    Option,
+)
 from tfopt.cli.read_options import Base, ReadOptions
 from tfopt.cli.settings import CheckpointFlags, Settings
 
@@ -23,14 +31,16 @@ _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped above
 --tol, 130 interrupted, 141 the reader of the output went away."""
 _FILES = """\
-Files are LIBSVM text or tables (.csv, .tsv, .parquet), plain or compressed; - is standard input;
-URLs are read by fsspec."""
+Files are LIBSVM text or tables (.csv, .tsv, .parquet), plain or compressed, URLs, or - for standard
+input."""
 #: The default number of blocks on a cluster, which must not depend on its workers.
 BLOCKS = 8
+#: The endings of checkpoints of a stream.
+CHECKPOINTS = (".npz", ".safetensors")
 _DATASETS = Path(__file__).parent / "datasets"
 #: The flags of training by the steps of an optimizer.
 _STEPS = {
-    *("--optimizer", "--set", "--learning-rate", "--schedule", "--schedule-set", "--batch-size"),
+    *("--optimizer", "--set", "--schedule", "--schedule-set"),
     *("--warmup-steps", "--warmup-initial-learning-rate", "--holdout", "--valid", "--patience"),
     "--chunk-size",
 }
@@ -54,8 +64,7 @@ COMMANDS = {
         "tfopt.cli.train:run",
         "fit a model and score it",
         f"""\
-Minimize the mean loss and the penalties of a linear model, and print how far the minimum can be.
-{_FILES}""",
+Minimize the mean loss and the penalties of a linear model. {_FILES}""",
     ),
     "predict": Command(
         "tfopt.cli.models:predict",
@@ -204,9 +213,13 @@ def _help_of(row: Option) -> list[str]:
     default = row.shown or ("" if row.default is None else f"{row.default}")
     if default:
         text += f" [{default}]"
-    lines = textwrap.wrap(text, _WIDTH - _LEFT, break_on_hyphens=False)
-    first, *rest = lines if len(left) < _LEFT else [" ", *lines]
-    return [f"{left:<{_LEFT}}{first}".rstrip(), *(" " * _LEFT + line for line in rest)]
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        break_on_hyphens=False,
+        initial_indent=f"{left} ".ljust(_LEFT),
+        subsequent_indent=" " * _LEFT,
+    )
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
@@ -244,7 +257,7 @@ def _finish(parser: _Parser, arguments: argparse.Namespace) -> None:
     for name, row in rows.items():
         reason = _reason_against(row, arguments)
         if getattr(arguments, name) is None:
-            value = False if row.convert is None else row.default
+            value = False if row.convert is None else _default(row, arguments)
             setattr(arguments, name, None if reason else value)
         elif reason:
             parser.error(f"{row.flag} {reason}")
@@ -252,6 +265,11 @@ def _finish(parser: _Parser, arguments: argparse.Namespace) -> None:
         arguments.settings = _settings(arguments)
     for check in _CHECKS.get(arguments.command, ()):
         check(parser, arguments)
+
+
+def _default(row: Option, arguments: argparse.Namespace) -> Any:
+    is_stream = getattr(arguments, "solver", "") in STREAMS
+    return row.of_streams if is_stream and row.of_streams is not None else row.default
 
 
 def _reason_against(row: Option, arguments: argparse.Namespace) -> str:
@@ -276,7 +294,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     settings = {}
     for row in (row for row in OPTIONS if row.setting and not _reason_against(row, arguments)):
         is_own = arguments.command in row.commands
-        value = getattr(arguments, row.name) if is_own else row.default
+        value = getattr(arguments, row.name) if is_own else _default(row, arguments)
         if value is not None or not row.losses:
             settings[row.name] = value
     return Settings(**settings)
@@ -315,12 +333,18 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
     arguments.on_cluster = arguments.dask is not None or arguments.workers is not None
     if arguments.on_cluster and arguments.blocks is None:
         arguments.settings = arguments.settings.replaced(blocks=BLOCKS)
+    is_stream = arguments.solver in STREAMS
+    if is_stream and arguments.loss not in STREAM_LOSSES:
+        parser.error(f"--solver {arguments.solver} is for --loss {' or '.join(STREAM_LOSSES)}")
     given = [name for name in ("checkpoint_every", "resume", "checkpoint") if vars(arguments)[name]]
-    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}.checkpoint"
-    if given and not arguments.on_cluster:
+    ending = ".checkpoint.npz" if is_stream else ".checkpoint"
+    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}{ending}"
+    if given and not (arguments.on_cluster or is_stream):
         flag = given[0].replace("_", "-")
-        parser.error(f"--{flag} is for a fit on a cluster: --dask, --workers")
-    if given == ["checkpoint"]:
+        parser.error(f"--{flag} is for --solver ftrl, and for clusters: --dask, --workers")
+    if is_stream and Path(path).suffix.lower() not in CHECKPOINTS:
+        parser.error(f"--checkpoint needs a name that ends in {' or '.join(CHECKPOINTS)}")
+    if given == ["checkpoint"] and not is_stream:
         parser.error("--checkpoint needs --checkpoint-every or --resume")
     if given and os.path.realpath(path) == os.path.realpath(arguments.model):
         parser.error("--checkpoint and --model cannot be one file")

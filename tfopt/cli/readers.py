@@ -15,11 +15,12 @@ from tfopt.cli.files import CommandError, File, file_of, files_in, is_folder
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.rows import Executor, Rows, Summary
 from tfopt.errors import FileFormatError, InvalidArgumentError
+from tfopt.io.libsvm import Survey, survey_libsvm
 from tfopt.linear_model.encoding import Encoding, make_encoding
 from tfopt.linear_model.stored_model import Columns
 from tfopt.linear_model.table_facts import Facts, Table, distinct_values, facts_of
 
-__all__ = ["read_blocks", "read_data", "read_rows", "rows_of"]
+__all__ = ["read_blocks", "read_data", "read_rows", "rows_of", "survey"]
 
 #: Weights are kept for every index up to the largest, 8 bytes each: a typing error in one index
 #: must not claim all memory. The widest set on the LIBSVM page has 54.7 million features.
@@ -107,6 +108,71 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
             on_bad_line=options.on_bad_line,
         ):
             yield Data(read.X, read.y, zero_based, read.lines, file, read.n_skipped)
+
+
+@dataclasses.dataclass(frozen=True)
+class Surveyed:
+    """What is known of a file that is to be read block by block.
+
+    Attributes
+    ----------
+    name : str
+    n_rows, n_features : int
+    total_weight : float
+    labels : ndarray
+        The distinct ones, if they are of classes.
+    layout : Layout
+    """
+
+    name: str
+    n_rows: int
+    n_features: int
+    total_weight: float
+    labels: np.ndarray
+    layout: Layout
+
+
+def survey(path: str, options: ReadOptions) -> Surveyed:
+    """Read a file once, for what must be known before its first row is used.
+
+    In LIBSVM files a malformed value is found when its block is read.
+    """
+    file = file_of(path)
+    if options.format_of(path) != "libsvm":
+        data = read_data(file, options)
+        known = data.labels.size, data.features.shape[1], data.total_weight
+        return Surveyed(file.name, *known, np.unique(data.labels), Layout(True, data.columns))
+    found = None
+    if options.on_bad_line == "error":
+        with _errors_of(file, options), file.opened() as source:
+            found = survey_libsvm(
+                source,
+                zero_based=options.zero_based,
+                max_index=MAX_INDEX,
+                has_classes=options.has_classes,
+            )
+    if found is None:  # the reader tells what is malformed, or leaves it out
+        found = _surveyed_by_reading(file, options)
+    if not found.n_rows:
+        raise CommandError(f"{file.name}: no data rows")
+    layout = Layout(found.zero_based, None)
+    known = found.n_rows, found.n_features, float(found.n_rows)
+    return Surveyed(file.name, *known, found.labels, layout)
+
+
+def _surveyed_by_reading(file: File, options: ReadOptions) -> Survey:
+    """Return what the rows of a LIBSVM file have in common."""
+    labels, n_rows, n_values, least, largest = np.empty(0), 0, 0, MAX_INDEX, -1
+    may_be_zero = options.zero_based is not False
+    for data in _blocks(file, options, Layout(may_be_zero, None)):
+        if options.has_classes:
+            labels = np.union1d(labels, data.labels)
+        n_rows, n_values = n_rows + data.labels.size, n_values + data.features.nnz
+        if data.features.nnz:
+            indices = data.features.indices + (not may_be_zero)
+            least, largest = min(least, indices.min()), max(largest, indices.max())
+    base = (least == 0 or not n_values) if options.zero_based == "auto" else options.zero_based
+    return Survey(n_rows, labels, n_values, max(int(largest) + base, 1), bool(base))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ from tqdm import tqdm
 from tfopt import threads
 from tfopt.cli.files import echo, note, show_label, write_atomically
 from tfopt.cli.metrics import score_line
-from tfopt.cli.rows import Rows
 from tfopt.core.versions import versions
 from tfopt.linear_model.stored_model import StoredModel
 
@@ -129,34 +128,43 @@ class Result:
         "train", and perhaps "test": the mean loss.
     scores : dict
         By the same names: see `tfopt.cli.metrics.score`; of a folder, without AUC.
-    parts : dict of Rows
-        By the same names.
+    rows, bad_lines : dict of int
+        By the same names: how many there are, and how many lines were left out.
     seconds : float
         Spent in training.
-    certificate : Certificate
+    certificate : Certificate or None
+        Of a minimum.
     gaps : list of list of (int, float)
         For each class the iterations that were certified, with the relative gaps.
+    progress : list of [int, float]
+        Of a stream: numbers of rows, and the mean loss of so many, each before it was learned.
     """
 
     model: StoredModel
     losses: dict[str, float]
     scores: dict[str, dict[str, float | None]]
-    parts: dict[str, Rows]
+    rows: dict[str, int]
+    bad_lines: dict[str, int]
     seconds: float
-    certificate: Certificate
-    gaps: list[list[tuple[int, float]]]
+    certificate: Certificate | None = None
+    gaps: list[list[tuple[int, float]]] = dataclasses.field(default_factory=list)
+    progress: list[list[float]] = dataclasses.field(default_factory=list)
 
     @property
     def rows_per_second(self) -> float:
         """Rows trained on per second, each counted once per epoch (of each class, if several)."""
-        return self.parts["train"].n_rows * self.certificate.iterations / self.seconds
+        rows = self.progress[-1][0] if self.progress else self.rows["train"]
+        return rows * (self.certificate.iterations if self.certificate else 1) / self.seconds
 
 
 def print_text(result: Result, path: str) -> None:
     """Print the scores, the speed and where the model is, for people."""
     for part, scores in result.scores.items():
         echo(f"{part:<5}  {score_line(scores)}")
-    echo(f"gap    {result.certificate.line()}")
+    if result.certificate:
+        echo(f"gap    {result.certificate.line()}")
+    for rows, loss in result.progress[-1:]:
+        echo(f"loss   {loss:.6g}, the mean of {rows:,} rows, each before it was learned")
     echo(f"speed  {result.rows_per_second:,.0f} rows/s ({result.seconds:.2f} s in training)")
     echo(f"model  {path}")
 
@@ -164,16 +172,16 @@ def print_text(result: Result, path: str) -> None:
 def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]:
     """Return everything that `print_text` tells and what it came from."""
     model = result.model
-    return {
+    facts = {
         "command": "train",
         "data": arguments.data,
         "test_data": arguments.test,
         "model": arguments.model,
         "settings": model.settings,
-        "seed": model.settings["seed"],
+        "seed": model.settings.get("seed"),
         "threads": threads.get_num_threads(),
-        "rows": {part: rows.n_rows for part, rows in result.parts.items()},
-        "bad_lines": {part: rows.n_skipped for part, rows in result.parts.items()},
+        "rows": result.rows,
+        "bad_lines": result.bad_lines,
         "features": model.n_features,
         "nonzero_weights": int((model.weights != 0).sum()),
         "classes": model.labels,
@@ -182,10 +190,12 @@ def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]
         "losses": result.losses,
         "rows_per_second": result.rows_per_second,
         "seconds": result.seconds,
-        "certificate": result.certificate.as_dict(),
-        "gap_per_iteration": result.gaps,
         "versions": versions(),
     }
+    if result.certificate is None:
+        return facts | {"progressive_losses": result.progress}
+    certificate = result.certificate.as_dict()
+    return facts | {"certificate": certificate, "gap_per_iteration": result.gaps}
 
 
 def note_bad_lines(name: str, count: int, quiet: bool) -> None:
@@ -228,6 +238,7 @@ def save_plot(path: str, title: str, result: Result) -> None:
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     certificate = result.certificate
+    assert certificate is not None
     axes = figure.add_subplot(xlabel="iteration", ylabel="relative gap", title=title)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_yscale("log")

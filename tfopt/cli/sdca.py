@@ -98,7 +98,8 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: Settings, quiet: b
         model,
         {part: loss for part, (loss, _) in measured.items()},
         {part: scores for part, (_, scores) in measured.items()},
-        parts,
+        {part: rows.n_rows for part, rows in parts.items()},
+        {part: rows.n_skipped for part, rows in parts.items()},
         seconds,
         _certificate(estimator, total, model.labels, settings.tol),
         [

@@ -19,8 +19,9 @@ class Settings(SimpleNamespace):
     until the rows have been counted: then 1 over their number, liblinear's C = 1.
     """
 
-    #: Of solvers that fit no blocks.
+    #: Of solvers that fit no blocks, and of data that are not hashed.
     blocks: int | None = None
+    hash: int | None = None
 
     @property
     def bias_feature(self) -> float | None:
@@ -48,15 +49,15 @@ class CheckpointFlags:
     Attributes
     ----------
     path : str
-        A folder, or its URL.
+        A file; on a cluster a folder, or its URL.
     every : int or None
-        The number of epochs between saves; None: do not save.
+        The number of blocks between saves, or of epochs on a cluster; None: do not save.
     resume : bool
         Whether to resume a saved run.
     wanted : bool
-        Whether to save or resume.
+        Whether to save, if only on an interrupt, or resume.
     quiet : bool
-        Whether not to say that there is no saved run.
+        Whether to show nothing on the way.
     """
 
     path: str

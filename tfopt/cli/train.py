@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib
+from pathlib import Path
 from typing import Any
 
 from tfopt.cli import sdca
 from tfopt.cli.files import CommandError, check_outside, check_writable, is_folder, print_json
 from tfopt.cli.models import write_model
+from tfopt.cli.options import STREAMS
 from tfopt.cli.readers import read_rows
 from tfopt.cli.report import (
+    Result,
     note_bad_lines,
     print_text,
     save_plot,
@@ -30,7 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             f"{arguments.data}: is a folder, whose files are the blocks: leave out --blocks"
         )
-    for path in filter(None, (arguments.model, arguments.plot)):
+    is_stream = settings.solver in STREAMS
+    if is_stream and is_folder(arguments.data):
+        raise CommandError(f"{arguments.data}: is a folder, and --solver ftrl reads a file")
+    saved = files.path if is_stream and files.wanted else None
+    for path in filter(None, (arguments.model, arguments.plot, saved)):
         check_writable(path, *inputs)
     if files.wanted:
         check_outside(files.path, *inputs)
@@ -38,25 +46,57 @@ def run(arguments: argparse.Namespace) -> int:
     for needed, module in ((arguments.plot, "matplotlib"), (_is_onnx(arguments.model), "skl2onnx")):
         if needed:
             importlib.import_module(module)
-    with _executor(arguments) as executor:
-        parts = _read_parts(paths, arguments, executor)
-        result = sdca.fit(executor, parts, settings, arguments.quiet)
+    if is_stream:
+        result = _learn_stream(arguments)
+    else:
+        with _executor(arguments) as executor:
+            parts = _read_parts(paths, arguments, executor)
+            result = sdca.fit(executor, parts, settings, arguments.quiet)
     write_model(arguments.model, result.model)
     if files.wanted:  # the run is done
-        from tfopt.cli import cluster  # loaded if needed only
-
-        cluster.remove(files.path)
-    for part, rows in result.parts.items():
-        note_bad_lines(paths[part] or "", rows.n_skipped, arguments.quiet)
+        _remove(files.path, is_stream)
+    for part, count in result.bad_lines.items():
+        note_bad_lines(paths[part] or "", count, arguments.quiet)
     if arguments.plot:
         save_plot(arguments.plot, f"{settings.loss} loss", result)
-    farthest = result.certificate.farthest
-    code = warn_unconverged(farthest.relative_gap, farthest.tol, settings.epochs)
+    code = 0
+    if result.certificate:
+        farthest = result.certificate.farthest
+        code = warn_unconverged(farthest.relative_gap, farthest.tol, settings.epochs)
     if arguments.json:
         print_json(train_facts(result, arguments))
     else:
         print_text(result, arguments.model)
     return code
+
+
+def _learn_stream(arguments: argparse.Namespace) -> Result:
+    """Learn the rows of a file as they are read, and score the model on the test data."""
+    from tfopt.cli import stream  # loaded if needed only
+
+    settings, files = arguments.settings, arguments.checkpoints
+    result, layout = stream.fit(arguments.data, arguments.reading, settings, files)
+    if not arguments.test:
+        return result
+    rows = read_rows(arguments.test, arguments.reading, Executor(), layout)
+    loss, scores = rows.evaluate(result.model)
+    return dataclasses.replace(
+        result,
+        losses={"test": loss},
+        scores={"test": scores},
+        rows={**result.rows, "test": rows.n_rows},
+        bad_lines={**result.bad_lines, "test": rows.n_skipped},
+    )
+
+
+def _remove(path: str, is_file: bool) -> None:
+    """Remove the checkpoints of a finished run."""
+    if is_file:
+        Path(path).unlink(missing_ok=True)
+        return
+    from tfopt.cli import cluster  # loaded if needed only
+
+    cluster.remove(path)
 
 
 def _is_onnx(path: str) -> bool:

@@ -203,14 +203,16 @@ class Survey(NamedTuple):
 
     Attributes
     ----------
+    n_rows : int
     labels : ndarray of float64
-        Of all rows.
+        The distinct ones, in ascending order, if they are of classes; otherwise none.
     n_values : int
     n_features : int
         As many as the largest index needs, at least one.
     zero_based : bool
     """
 
+    n_rows: int
     labels: np.ndarray
     n_values: int
     n_features: int
@@ -218,27 +220,33 @@ class Survey(NamedTuple):
 
 
 def survey_libsvm(
-    source: Source, *, zero_based: bool | Literal["auto"] = "auto", max_index: int = MAX_INDEX
+    source: Source,
+    *,
+    zero_based: bool | Literal["auto"] = "auto",
+    max_index: int = MAX_INDEX,
+    has_classes: bool = True,
 ) -> Survey | None:
     """Return what `read_libsvm` would find, at the speed of memory: values are not read.
 
     None if a line is malformed; but its values, and its indices between the first and the last, may
     be so unnoticed.
     """
-    labels, n_values, least, largest = [], 0, max_index, -1
+    labels, n_rows, n_values, least, largest = np.empty(0), 0, 0, max_index, -1
     with open_binary(source) as stream:
         for text in _Texts(stream, name_of(source), BLOCK):
             found = survey(text, max_index)
             if found is None:
                 return None
-            labels.append(found[0])
+            if has_classes:
+                labels = np.union1d(labels, found[0])
+            n_rows += found[0].size
             n_values += found[1]
             least, largest = min(least, found[2]), max(largest, found[3])
     counted_from_0 = least == 0 or not n_values if zero_based == "auto" else zero_based
     if n_values and least == 0 and not counted_from_0:
         return None
     n_features = max(largest + counted_from_0, 1)
-    return Survey(np.concatenate(labels), n_values, n_features, counted_from_0)
+    return Survey(n_rows, labels, n_values, n_features, counted_from_0)
 
 
 @dataclass

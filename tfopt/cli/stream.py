@@ -1,0 +1,197 @@
+"""`tfopt train --solver ftrl`: rows are learned as they are read, pass after pass over a file."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tfopt import checkpoints, linear_model
+from tfopt.cli.checkpoints import check_origin, run_origin
+from tfopt.cli.data import Data, Layout, find_classes, targets
+from tfopt.cli.files import CommandError, file_of, note
+from tfopt.cli.options import CLASSIFICATION
+from tfopt.cli.read_options import ReadOptions
+from tfopt.cli.readers import read_blocks, survey
+from tfopt.cli.report import Progress, Result, note_model_size
+from tfopt.cli.settings import CheckpointFlags, Settings
+from tfopt.errors import InvalidArgumentError
+from tfopt.io.streams import open_binary
+from tfopt.linear_model.stored_model import Columns, StoredModel
+
+_FORMAT = "tfopt stream"
+
+
+@dataclasses.dataclass
+class _Position:
+    """Where a run is: passes that are done, blocks of the next one; what was told on the way."""
+
+    passes: int = 0
+    blocks: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+    n_skipped: int = 0
+    progress: list[list[float]] = dataclasses.field(default_factory=list)
+
+
+def fit(
+    path: str, reading: ReadOptions, settings: Settings, files: CheckpointFlags
+) -> tuple[Result, Layout]:
+    """Learn from the rows of a file in their order; return the model, and how features count.
+
+    `files` says where to save the run, and whether to resume.
+    """
+    if path == "-":
+        raise CommandError("<stdin>: --solver ftrl reads its data more than once: name a file")
+    known = survey(path, reading)
+    classes = None
+    if settings.loss in CLASSIFICATION:
+        classes = find_classes(known.name, known.labels, settings.loss)
+    n_features = settings.hash or known.n_features
+    note_model_size(n_features, files.quiet)
+    model = _estimator(settings, known.total_weight)
+    at = _Position()
+    saved = _Saved(path, settings, files) if files.wanted else None
+    if files.resume and saved and not saved.resume(model, at) and not files.quiet:
+        note(f"{files.path}: not there, so training begins anew")
+    layout = known.layout
+    total = known.n_rows * settings.epochs
+    with (
+        Progress(files.quiet, total=total, unit=" rows", unit_scale=True) as progress,
+        _deferred_interrupts(saved is not None) as interrupts,
+    ):
+        progress.advance(at.rows)
+        for data in _blocks(path, reading, settings, layout, at):
+            started = time.perf_counter()
+            learned = data.labels.size
+            _learn(model, data.features_for(n_features, settings.hash is not None), data, classes)
+            at.seconds += time.perf_counter() - started
+            at.rows += learned
+            progress.advance(learned)
+            _tell(progress, model, at, known.n_rows)
+            if saved and (interrupts or (files.every and at.blocks % files.every == 0)):
+                saved.save(model, at)
+            if interrupts:
+                raise KeyboardInterrupt(f"interrupted; --resume goes on from {files.path}")
+    coef = np.atleast_2d(model.coef_)
+    stored = StoredModel(
+        weights=np.array(coef if len(coef) > 1 else coef[0]),
+        bias=np.array(model.intercept_, ndmin=1),
+        loss=settings.loss,
+        classes=classes,
+        zero_based=layout.zero_based,
+        optimizer={"name": "FTRL"},
+        settings=settings.as_dict(),
+        columns=layout.columns or Columns(),
+    )
+    rows, skipped = {"train": known.n_rows}, {"train": at.n_skipped // settings.epochs}
+    result = Result(stored, {}, {}, rows, skipped, at.seconds, progress=at.progress)
+    return result, layout
+
+
+def _estimator(settings: Settings, total_weight: float) -> Any:
+    """Return an estimator, whose penalties are for the sum of the losses of all rows it sees."""
+    seen = total_weight * settings.epochs
+    options = {"l1": settings.l1 * seen, "l2": settings.l2 * seen / 2}
+    options |= {name: getattr(settings, name) for name in ("learning_rate", "beta", "batch_size")}
+    if settings.loss in CLASSIFICATION:
+        return linear_model.FTRLClassifier(**options)
+    return linear_model.FTRLRegressor(settings.loss, **options)
+
+
+def _blocks(
+    path: str, reading: ReadOptions, settings: Settings, layout: Layout, at: _Position
+) -> Iterator[Data]:
+    """Yield the blocks of all passes from a position on, which is moved after each."""
+    while at.passes < settings.epochs:
+        for number, data in enumerate(read_blocks(path, reading, layout)):
+            if number < at.blocks:  # it was learned before the run was stopped
+                continue
+            at.blocks, at.n_skipped = number + 1, at.n_skipped + data.n_skipped
+            if data.labels.size:
+                yield data
+        at.passes, at.blocks = at.passes + 1, 0
+
+
+def _learn(model: Any, X: Any, data: Data, classes: tuple[float, ...] | None) -> None:
+    more = {} if classes is None else {"classes": np.arange(len(classes), dtype=np.float64)}
+    try:
+        model.partial_fit(X, targets(data, classes), sample_weight=data.weights, **more)
+    except ValueError as error:
+        raise CommandError(f"{data.name}: {error}") from error
+
+
+def _tell(progress: Progress, model: Any, at: _Position, n_rows: int) -> None:
+    """Show the progressive loss; note it after 1, 2, 4, 8, ... blocks, and at the end of a pass."""
+    loss = model.progressive_loss_
+    ends = at.rows % n_rows == 0
+    line = ""
+    if ends or not at.blocks & (at.blocks - 1):
+        at.progress.append([at.rows, loss])
+        line = f"rows {at.rows:>12,}  loss {loss:.6g}"
+    progress.show(line, loss=f"{loss:.4g}")
+
+
+class _Saved:
+    """The file that a run is saved in, and taken up from."""
+
+    def __init__(self, path: str, settings: Settings, files: CheckpointFlags) -> None:
+        self._path = files.path
+        content = hashlib.sha256()
+        with file_of(path).opened() as source, open_binary(source) as stream:
+            while piece := stream.read(2**20):
+                content.update(piece)
+        self._origin = run_origin(settings, {"train": content.hexdigest()})
+
+    def save(self, model: Any, at: _Position) -> None:
+        """Save the run, between two blocks."""
+        state = {
+            name: value
+            for name, value in model.__getstate__().items()
+            if isinstance(value, (np.ndarray, int, float))
+        }
+        tree = {"format": _FORMAT, **self._origin, "model": state, "at": dataclasses.asdict(at)}
+        checkpoints.save(self._path, tree)
+
+    def resume(self, model: Any, at: _Position) -> bool:
+        """Restore a saved run; return whether there is one."""
+        try:
+            tree = checkpoints.load(self._path)
+        except FileNotFoundError:
+            return False
+        except InvalidArgumentError as error:
+            raise CommandError(str(error)) from error
+        if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
+            raise CommandError(f"{self._path}: is not a checkpoint of tfopt train")
+        check_origin(self._path, tree, self._origin)
+        model.__setstate__(model.__getstate__() | tree["model"])
+        for name, value in tree["at"].items():
+            setattr(at, name, value)
+        return True
+
+
+@contextlib.contextmanager
+def _deferred_interrupts(wanted: bool) -> Iterator[list[int]]:
+    """Note an interrupt, for the end of a block, instead of raising it; a second one is raised."""
+    caught: list[int] = []
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+
+    def remember(number: int, frame: object) -> None:
+        if caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield caught
+    finally:
+        signal.signal(signal.SIGINT, before)
