@@ -17,7 +17,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import tfopt
 from tfopt.kernels.sdca import coordinate_descent as kernels
-from tfopt.linear_model._solver import coordinate_descent, plan
+from tfopt.linear_model._solver import plan, quadratic_model
 from tfopt.linear_model._solver.objective import as_rows
 from tfopt_ref import sdca_coordinate_descent as twin
 from tfopt_ref.sdca_certificate import Fit, Problem
@@ -76,7 +76,7 @@ def test_a_model_of_features_that_resemble_each_other_is_minimized(seed: int, al
     A, l1 = X.T @ X, 0.1
     gradient = -X.T @ (X @ [1, 1, 0, 0, -1, 1] + alike * random.standard_normal(50))
     first, w = gradient.copy(), np.zeros(6)
-    coordinate_descent.minimize_model(A, gradient, w, l1, 1e-12)
+    quadratic_model.minimize_model(A, gradient, w, l1, 1e-12)
     np.testing.assert_allclose(gradient, first + A @ w, atol=1e-9)
     pulls = np.where(w != 0, gradient + l1 * np.sign(w), np.maximum(np.abs(gradient) - l1, 0))
     assert np.abs(pulls).max() <= 1e-9
@@ -139,9 +139,9 @@ def test_fits_are_the_twins(
 ) -> None:
     X, y, weight = data(loss)
     if kind == "columns":
-        monkeypatch.setattr(coordinate_descent, "MOST_IN_MATRIX", 0)
-        monkeypatch.setattr(coordinate_descent, "LARGEST_MATRIX", 0)
-        monkeypatch.setattr(coordinate_descent, "SMALLEST", 2)
+        monkeypatch.setattr(quadratic_model, "MOST_IN_MATRIX", 0)
+        monkeypatch.setattr(quadratic_model, "LARGEST_MATRIX", 0)
+        monkeypatch.setattr(quadratic_model, "SMALLEST", 2)
     for l1 in (0.5, 6.0):
         problem = Problem(X, y, weight, loss_named(f"{loss}_loss", PARAMETER), l1, l2, intercept)
         found = twin.fit(problem, 1e-9)
@@ -170,7 +170,7 @@ def test_working_sets_find_the_minimum(
 ) -> None:
     X, y, weight = data(loss)
     whole = fitted(loss, X, y, weight, l1=2.0, l2=0.0, tol=1e-9, max_iter=2000)
-    monkeypatch.setattr(coordinate_descent, "SMALLEST", size)
+    monkeypatch.setattr(quadratic_model, "SMALLEST", size)
     for rows in (X, sparse.csr_matrix(X)):
         some = fitted(loss, rows, y, weight, l1=2.0, l2=0.0, tol=1e-9, max_iter=2000)
         assert some.objective_ == pytest.approx(whole.objective_, rel=1e-8)

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import coordinate_descent
+from tfopt.linear_model._solver import quadratic_model
 from tfopt.linear_model._solver.monitor import CERTIFY_EVERY
 
 TOLERANCES = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
@@ -62,8 +62,8 @@ def test_a_matrix_of_few_features_is_swept_over_instead_of_many_rows(
     def by_columns(*_: Any) -> None:
         raise AssertionError("the columns have more values than the matrix")
 
-    monkeypatch.setattr(coordinate_descent.coordinate_descent, "descend_columns", by_columns)
+    monkeypatch.setattr(quadratic_model.coordinate_descent, "descend_columns", by_columns)
     X, z = categories(70_000, 60, 10, 2)
-    assert coordinate_descent.MOST_IN_MATRIX < X.shape[1] <= X.nnz // X.shape[1]
+    assert quadratic_model.MOST_IN_MATRIX < X.shape[1] <= X.nnz // X.shape[1]
     model = SDCAClassifier(l1=2.0, solver="cd", tol=1e-6).fit(X, z > z.mean())
-    assert np.count_nonzero(model.coef_) > coordinate_descent.MOST_IN_MATRIX / 4
+    assert np.count_nonzero(model.coef_) > quadratic_model.MOST_IN_MATRIX / 4

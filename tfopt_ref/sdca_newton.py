@@ -188,8 +188,11 @@ def working(w: np.ndarray, g: np.ndarray, l1: float, size: int) -> list[int]:
     """Return the weights that a step moves if it moves so many at most, g without l1.
 
     Those that are not 0 come first, but for a quarter of the places, as long as there are others;
-    among equals, those that violate the optimality conditions most.
+    among equals, those that violate the optimality conditions most. It moves all of less than twice
+    as many.
     """
+    if len(w) <= 2 * size:
+        return list(range(len(w)))
 
     def by_violation(chosen: np.ndarray, violations: np.ndarray) -> list[int]:
         return sorted(np.flatnonzero(chosen).tolist(), key=lambda j: (-violations[j], j))

@@ -12,12 +12,12 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import BlockFit
-from tfopt.linear_model._solver.coordinate_descent import MOST_IN_MATRIX
 from tfopt.linear_model._solver.least_squares import LeastSquares, paths_of_targets
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton_path import NewtonPath
 from tfopt.linear_model._solver.objective import as_rows
 from tfopt.linear_model._solver.plan import Wanted, make_plan
+from tfopt.linear_model._solver.quadratic_model import MOST_IN_MATRIX
 from tfopt.linear_model._solver.solvers import CHOLESKY, DESCENT
 from tfopt.linear_model._solver.work import descent_work, hessian_work
 from tfopt.linear_model.penalties import largest_l1, path_penalties

@@ -20,6 +20,9 @@ __all__ = [
     "certify_tangents",
     "estimate_from_gradient",
     "estimate_from_step",
+    "estimate_scaled",
+    "penalty_gap",
+    "scaled_gap",
 ]
 
 #: How much an inexact intercept may add to the gap, relative to the estimate of the gap.
@@ -174,6 +177,18 @@ def estimate_from_gradient(
     return assemble(objective, *point, v, tangents.losses, 0.0)
 
 
+def estimate_scaled(
+    objective: Objective, point: Point, losses: float, x_duals: np.ndarray, gap: float
+) -> Certificate:
+    """Return about the certificate of the best multiple of dual variables.
+
+    `x_duals` are X^T (weight * a), and `gap` is the examples' part.
+    """
+    apart, scale = scaled_gap(objective, point[0], losses, x_duals)
+    gap += apart + (1 - scale) ** 2 * losses
+    return Certificate(*point, losses + objective.penalty(point[0]), gap)
+
+
 def assemble(
     objective: Objective, w: np.ndarray, bias: float, v: np.ndarray, losses: float, gap: float
 ) -> Certificate:
@@ -183,15 +198,76 @@ def assemble(
     not negative: the difference of the two objectives would be mere rounding when it is small.
     """
     if w is not v:
-        gap = float(gap) + objective.l2 * _distance(objective, w, v)
+        gap = float(gap) + penalty_gap(objective, w, v)
     return Certificate(w, bias, float(losses) + objective.penalty(w), max(float(gap), 0.0))
 
 
-def _distance(objective: Objective, w: np.ndarray, v: np.ndarray) -> float:
-    """Return the Fenchel-Young gap of the penalties, divided by l2; v are unshrunk weights."""
+def penalty_gap(
+    objective: Objective, w: np.ndarray, v: np.ndarray, errors: np.ndarray | float = 0.0
+) -> float:
+    """Return the Fenchel-Young gap of the penalties; l2 is not 0.
+
+    Parameters
+    ----------
+    objective : Objective
+    w, v : ndarray, shape (n_weights,)
+        The weights, and the unshrunk weights of the dual variables.
+    errors : ndarray or float, optional
+        Bounds of the errors of v, of which the gap is then a bound.
+    """
     if objective.l1 == 0:
-        apart = np.square(w - v) / 2
+        apart = np.square(np.abs(w - v) + errors) / 2
     else:
         inside = np.clip(v, -objective.shrink, objective.shrink)
-        apart = np.square(w - (v - inside)) / 2 + (objective.shrink * np.abs(w) - inside * w)
-    return float(np.add.reduce(apart))
+        apart = np.square(np.abs(w - (v - inside)) + errors) / 2
+        apart += objective.shrink * np.abs(w) - inside * w
+    return objective.l2 * float(np.add.reduce(apart))
+
+
+def scaled_gap(
+    objective: Objective,
+    w: np.ndarray,
+    losses: float,
+    x_duals: np.ndarray,
+    errors: np.ndarray | float = 0.0,
+) -> tuple[float, float]:
+    """Return the Fenchel-Young gap of the penalties and the best multiple of dual variables.
+
+    The dual is ::
+
+        -sum of weight * phi*(-a) - sum of max(|X^T (weight * a)| - l1, 0)**2 / (2 * l2)
+
+    For l2 = 0 the second sum is a constraint, into which the dual variables are scaled. They may be
+    for any l2, if that gives the smaller gap: a small l2 makes violations expensive. What a factor
+    s adds to the examples' part is counted as (1 - s)**2 times the losses: minus the derivatives of
+    the squared loss have that gap, and those of others if s is 0.
+
+    Parameters
+    ----------
+    objective : Objective
+    w : ndarray, shape (n_weights,)
+    losses : float
+    x_duals : ndarray, shape (n_weights,)
+        X^T (weight * a).
+    errors : ndarray or float, optional
+        Bounds of the errors of these, of which the gap is then a bound.
+
+    Returns
+    -------
+    gap : float
+    scale : float
+        The factor, up to 1.
+    """
+    l1, l2, whole = objective.l1, objective.l2, math.inf
+    if l2 > 0:
+        whole = penalty_gap(objective, w, x_duals / l2, errors / l2)
+    if l1 == 0:
+        return whole, 1.0
+    largest = float(np.max(np.abs(x_duals) + errors, initial=0.0))
+    scale = l1 / largest if largest > l1 else 1.0
+    inside = np.clip(scale * x_duals, -l1, l1)
+    gaps = (l1 + scale * errors) * np.abs(w) - inside * w
+    if l2 > 0:
+        gaps += l2 / 2 * np.square(w)
+    scaled = float(np.add.reduce(gaps))
+    return (scaled, scale) if scaled + (1 - scale) ** 2 * losses < whole else (whole, 1.0)

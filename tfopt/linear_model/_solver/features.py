@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -53,7 +54,8 @@ def working_set(w: np.ndarray, gradient: np.ndarray, l1: float, size: int) -> np
     """Return the features whose weights are to be moved, ascending.
 
     Those with weights that are not 0, and of the others those that violate the optimality
-    conditions most: at least a quarter. Of more weights than have places, the violation decides.
+    conditions most: at least a quarter. Of more weights than have places, the violation decides,
+    and the order of the features among equals. All, if these are less than twice as many.
 
     Parameters
     ----------
@@ -63,11 +65,19 @@ def working_set(w: np.ndarray, gradient: np.ndarray, l1: float, size: int) -> np
     size : int
         How many.
     """
-    if w.size <= size:
+    if w.size <= 2 * size:
         return np.arange(w.size)
-    violations = np.where(w != 0, np.abs(gradient + l1 * np.sign(w)), np.abs(gradient) - l1)
-    order = np.argsort(-violations, kind="stable")
-    is_active = w[order] != 0
-    active, others = order[is_active], order[~is_active]
+    active, others = np.flatnonzero(w), np.flatnonzero(w == 0)
     n_active = min(active.size, max(size - size // 4, size - others.size))
-    return np.sort(np.concatenate([active[:n_active], others[: size - n_active]]))
+    if n_active < active.size:
+        violations = np.abs(gradient[active] + l1 * np.sign(w[active]))
+        active = active[_largest(violations, n_active)]
+    others = others[_largest(np.abs(gradient[others]), size - n_active)]
+    return np.sort(np.concatenate([active, others]))
+
+
+def _largest(values: np.ndarray, n: int) -> np.ndarray:
+    """Return the places of the n largest values; of equal ones the first."""
+    least = np.partition(values, values.size - n)[values.size - n] if n else math.inf
+    above, equal = np.flatnonzero(values > least), np.flatnonzero(values == least)
+    return np.concatenate([above, equal[: n - above.size]])

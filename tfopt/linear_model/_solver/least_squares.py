@@ -15,12 +15,12 @@ import numpy as np
 
 from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver import rows
-from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.coordinate_descent import minimize_model, without_intercept
+from tfopt.linear_model._solver.certificate import Certificate, scaled_gap
 from tfopt.linear_model._solver.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows
 from tfopt.linear_model._solver.plan import Plan
+from tfopt.linear_model._solver.quadratic_model import minimize_model, without_intercept
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.rows import RowState
 
@@ -198,7 +198,8 @@ class LeastSquares:
         losses = max(self._least + weighted_sum(step, self._gradient + slopes) / 2, 0.0)
         size = self._size + weighted_sum(np.abs(step), self._norms)
         error = 0.0 if self._is_centred and not moved.size else ROUNDING * self._n_rows * size
-        gap = _gap(objective, w, losses, -slopes, error * self._norms) + 2 * error * size
+        apart, scale = scaled_gap(objective, w, losses, -slopes, error * self._norms)
+        gap = max(apart + (1 - scale) ** 2 * losses, 0.0) + 2 * error * size
         bias = self._bias - self._share * weighted_sum(self._column, step)
         self._w, self._slopes, self._value = w, slopes, losses + objective.penalty(w)
         return Certificate(w, bias, self._value, gap)
@@ -213,29 +214,6 @@ class LeastSquares:
         self._move(point.w, point.bias, losses, gradient)
         self._size, self._is_centred = math.sqrt(2 * losses), True
         return self._certificate(objective, point.w)
-
-
-def _gap(
-    objective: Objective, w: np.ndarray, losses: float, x_duals: np.ndarray, errors: np.ndarray
-) -> float:
-    """Return a bound of the gap of weights and minus their residuals, or a multiple of these.
-
-    `x_duals` are X^T (weight * a), and `errors` bounds of their errors.
-    """
-    l1, l2, lengths, best = objective.l1, objective.l2, np.abs(w), math.inf
-    if l2 > 0:
-        inside = np.clip(x_duals, -l1, l1)
-        apart = np.abs(l2 * w - (x_duals - inside)) + errors
-        gaps = l1 * lengths - inside * w + np.square(apart) / (2 * l2)
-        best = float(np.add.reduce(gaps))
-    if l1 > 0:  # a multiple that is feasible for any l2
-        largest = float(np.maximum.reduce(np.abs(x_duals) + errors))
-        scale = min(l1 / largest, 1.0) if largest else 1.0
-        gaps = l1 * lengths - scale * (x_duals * w - errors * lengths)
-        if l2 > 0:
-            gaps += l2 / 2 * np.square(w)
-        best = min(best, float(np.add.reduce(gaps)) + (1 - scale) ** 2 * losses)
-    return max(best, 0.0)
 
 
 def paths_of_targets(

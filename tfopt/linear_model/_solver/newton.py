@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.kernels.sdca import coordinate_descent, second_order
+from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver.certificate import (
     Certificate,
     certify_steps,
@@ -25,6 +25,7 @@ from tfopt.linear_model._solver.design import Design, NewtonSystem, Point, Tange
 from tfopt.linear_model._solver.features import working_set
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.quadratic_model import ModelMatrix
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.steps import Steps
 
@@ -44,9 +45,9 @@ __all__ = [
 
 #: Up to this relative gap a Hessian serves a second step.
 NEAR = 1e-2
-#: The largest number of sweeps of coordinate descent for one direction; and what the last one may
-#: lower the model by, relative to a Newton step of each weight alone.
-MAX_SWEEPS, SWEEP_TOLERANCE = 1000, 1e-20
+#: What the last sweep for a direction with l1 may lower the model by, relative to a Newton step of
+#: each weight alone.
+PRECISION = 1e-20
 #: The sizes of working sets where Hessians are long messages: at least the one, twice the number of
 #: weights that are not 0, and at most the other.
 SMALLEST_SET, LARGEST_SET = 64, 512
@@ -316,15 +317,10 @@ def proximal_step(
 
     (A proximal Newton step: Lee, Sun, Saunders, 2014.)
     """
-    H = penalized(objective, hessian)
-    column, curvature = H[-1, :-1], H[-1, -1] or 1.0
-    A = H[:-1, :-1] - np.outer(column, column) / curvature  # the intercept is eliminated
-    left = gradient[:-1] - column * (gradient[-1] / curvature)
-    tolerance = SWEEP_TOLERANCE * weighted_sum(left, left / np.diagonal(A))
-    moved = w.copy()
-    coordinate_descent.descend_matrix(A, left, moved, objective.l1, tolerance, MAX_SWEEPS)
-    step = moved - w
-    return np.append(step, -(gradient[-1] + weighted_sum(column, step)) / curvature)
+    model, g = ModelMatrix.of(objective, hessian), gradient[:-1]
+    tolerance = PRECISION * weighted_sum(g, g / np.diagonal(model.A))
+    moved, _, bias_step = model.minimum(w, g, float(gradient[-1]), objective.l1, tolerance)
+    return np.append(moved - w, bias_step)
 
 
 def working_set_steps(
