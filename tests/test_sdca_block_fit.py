@@ -19,7 +19,7 @@ from linear_losses import FEW, estimator, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model._solver import certificate
+from tfopt.linear_model._solver import certificate, plan
 from tfopt.linear_model._solver.reductions import reduce_nodes
 from tfopt_ref import sdca_block_fit as twin
 from tfopt_ref.sdca_certificate import Fit
@@ -43,10 +43,7 @@ each_blocks = pytest.mark.parametrize("blocks", BLOCKS, ids=["1 block", "3 block
 def as_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the best bias looked for to the end, as the twin does; Newton's method has its tests."""
     monkeypatch.setattr(certificate, "BIAS_SHARE", 0.0)
-    for name in ("costs", "block_fit"):
-        monkeypatch.setattr(
-            f"tfopt.linear_model._solver.{name}.applies_in_blocks", lambda problem: False
-        )
+    monkeypatch.setattr(plan, "applies_in_blocks", lambda problem: False)
 
 
 def data(loss: str, kind: str = "csr", dtype: str = "float64") -> tuple[Any, Any, Any]:
