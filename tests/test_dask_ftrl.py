@@ -16,7 +16,9 @@ from dask_cluster import ROWS, addresses, blocks, data, kill_one, processes, tas
 from distributed import Client
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
+import tfopt.dask
 from tfopt import linear_model
 from tfopt.dask import FTRLClassifier, FTRLRegressor
 from tfopt.errors import CheckpointError
@@ -71,6 +73,91 @@ def test_bits_are_those_of_block_after_block(client: Client, loss: str, shuffle:
     predicted = np.concatenate(dask.compute(*ours.predict(columns[0])))
     np.testing.assert_array_equal(predicted, theirs.predict(X))  # of sparse rows, each its own sum
     assert tasks(client) == []
+
+
+@pytest.mark.parametrize(
+    ("which", "options"),
+    [
+        ("logistic", {"loss": "hinge", "average": True}),
+        ("logistic", {"loss": "smooth_hinge", "gamma": 0.5, "average": 300}),
+        ("hinge", {"average": 10**6}),
+        ("hinge", {"loss": "squared_hinge", "average": True, "fit_intercept": False}),
+        ("squared", {"loss": "quantile", "quantile": 0.8, "average": True}),
+        ("squared", {"loss": "huber", "epsilon": 0.5}),
+    ],
+)
+def test_options_give_the_bits_that_they_give_without_a_cluster(
+    client: Client, which: str, options: dict[str, Any]
+) -> None:
+    columns = blocks(*data(which))
+    kind = "FTRLRegressor" if which == "squared" else "FTRLClassifier"
+    given = {**OPTIONS, "learning_rate": 0.1, **options}
+    ours = getattr(tfopt.dask, kind)(**given).fit(*columns)
+    theirs = alone(getattr(linear_model, kind)(**given), *columns)
+    assert bits(ours) == bits(theirs)
+    # one that goes on in memory keeps its averages
+    X, y = columns[0][0].toarray(), columns[1][0]
+    assert bits(ours.partial_fit(X, y)) == bits(theirs.partial_fit(X, y))
+
+
+@pytest.mark.parametrize("which", ["logistic", "hinge"])
+def test_balanced_classes_are_so_over_all_blocks(client: Client, which: str) -> None:
+    X, y, weight = data(which)
+    columns = blocks(X, y, weight)
+    ours = FTRLClassifier(class_weight="balanced", **OPTIONS).fit(*columns)
+    classes = np.unique(y)
+    totals = [
+        sum(w[of == label].sum() for of, w in zip(*columns[1:], strict=True)) for label in classes
+    ]
+    factors = {k: sum(totals) / (len(classes) * t) for k, t in zip(classes, totals, strict=True)}
+    given = linear_model.FTRLClassifier(class_weight=factors, **OPTIONS)
+    np.testing.assert_allclose(ours.coef_, alone(given, *columns).coef_, rtol=1e-9)
+    assert ours.class_weight == "balanced"
+    whole = FTRLClassifier(class_weight="balanced", **OPTIONS).fit([X], [y], [weight])
+    assert bits(whole) == bits(
+        linear_model.FTRLClassifier(class_weight="balanced", **OPTIONS).fit(X, y, weight)
+    )
+
+
+def test_the_loss_ends_epochs_and_a_checkpoint_goes_on_with_that(
+    client: Client, tmp_path: Path
+) -> None:
+    columns, losses = blocks(*data("logistic")), []
+    options = OPTIONS | {"max_iter": 30, "tol": 0.02, "n_iter_no_change": 3}
+    whole = FTRLClassifier(callback=lambda r: losses.append(r["loss"]), **options).fit(*columns)
+    late = [k for k, loss in enumerate(losses) if k and loss > min(losses[:k]) - 0.02]
+    assert late == [*range(whole.n_iter_ - 3, whole.n_iter_)] and whole.n_iter_ < 30
+    with pytest.warns(ConvergenceWarning, match="the loss still improved after max_iter="):
+        FTRLClassifier(checkpoint=str(tmp_path), **options | {"max_iter": whole.n_iter_ - 1}).fit(
+            *columns
+        )
+    assert bits(FTRLClassifier(**options).fit(*columns, resume=str(tmp_path))) == bits(whole)
+    with pytest.raises(CheckpointError, match=r"its tol is 0\.02, not 0\.01"):
+        FTRLClassifier(**options | {"tol": 0.01}).fit(*columns, resume=str(tmp_path))
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_a_warm_start_goes_on(client: Client, average: bool) -> None:
+    columns = blocks(*data("hinge"))
+    options = OPTIONS | {"shuffle": False, "average": average}
+    whole = FTRLClassifier(**options).fit(*columns)
+    model = FTRLClassifier(warm_start=True, **options | {"max_iter": 1}).fit(*columns)
+    before = model._state.copy()
+    assert bits(model) != bits(whole)
+    model.fit(*columns)
+    assert model.n_iter_ == 1 and model.t_ == whole.t_
+    assert model.coef_.tobytes() == whole.coef_.tobytes()
+    with pytest.raises(ValueError, match="block 0: X has 3 features, but FTRLClassifier is exp"):
+        model.fit([part[:, :3] for part in columns[0]], columns[1])
+    assert model.coef_.tobytes() == whole.coef_.tobytes() and (model._state != before).any()
+
+
+def test_early_stopping_is_refused(client: Client) -> None:
+    model = FTRLClassifier(**OPTIONS).fit(*blocks(*data("logistic")))
+    before = bits(model)
+    with pytest.raises(ValueError, match=r"early_stopping=True holds out samples.*set tol"):
+        model.set_params(early_stopping=True).fit(*blocks(*data("logistic")))
+    assert bits(model) == before and tasks(client) == []
 
 
 def test_one_worker_gives_the_same_bits() -> None:

@@ -30,13 +30,52 @@ DEFAULTS = [
     SDCARegressor("quantile"),
     SDCARegressor("epsilon_insensitive"),
     SDCARegressor("squared_epsilon_insensitive"),
-    FTRLClassifier(),
-    FTRLRegressor(),
-    FTRLRegressor("poisson"),
+    *(FTRLClassifier(loss) for loss in FTRLClassifier._LOSSES),
+    *(FTRLRegressor(loss) for loss in FTRLRegressor._LOSSES),
 ]
+#: The checks that call `partial_fit` of estimators that have it.
+OF_PARTIAL_FIT = (
+    "check_fit_score_takes_y",
+    "check_n_features_in_after_fitting",
+    "check_estimators_partial_fit_n_features",
+)
+#: Options of FTRL, and the checks that fail with them, and why.
+FTRL_OPTIONS: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"average": True}, {}),
+    ({"average": 2}, {}),
+    ({"tol": 1e-4, "max_iter": 50}, {}),
+    (
+        {"early_stopping": True, "validation_fraction": 0.5},
+        {
+            **dict.fromkeys(OF_PARTIAL_FIT, "partial_fit has no early stopping"),
+            "check_sample_weight_equivalence_on_dense_data": "other samples are held out",
+            "check_sample_weight_equivalence_on_sparse_data": "other samples are held out",
+            "check_class_weight_classifiers": "it ends when few samples of one class are right",
+        },
+    ),
+    (
+        {"class_weight": "balanced"},
+        dict.fromkeys(OF_PARTIAL_FIT, "partial_fit has not all samples"),
+    ),
+    ({"warm_start": True}, {"check_supervised_y_2d": "the second of two fits goes on"}),
+]
+WITH_OPTIONS = [
+    kind(**options)
+    for kind in (FTRLClassifier, FTRLRegressor)
+    for options, _ in FTRL_OPTIONS
+    if {*options} <= {*inspect.signature(kind).parameters}
+] + [FTRLClassifier("hinge", average=True)]
 
 
-@parametrize_with_checks(DEFAULTS)
+def expected_to_fail(estimator: Any) -> dict[str, str]:
+    """Return the checks that fail with the options of an estimator."""
+    own = estimator.get_params()
+    tables = (checks for options, checks in FTRL_OPTIONS if {**own, **options} == own)
+    return {check: why for table in tables for check, why in table.items()}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(DEFAULTS + WITH_OPTIONS, expected_failed_checks=expected_to_fail)
 def test_check(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -98,13 +137,31 @@ OPTIONS: dict[type, dict[str, list[Any]]] = {
         "max_iter": [2],
         "n_hashes": [64],
         "fit_intercept": [False],
+        "average": [True],
+        "early_stopping": [True],
+        "validation_fraction": [0.3],
+        "n_iter_no_change": [1],
+        "tol": [0.02],
         "shuffle": [False],
         "random_state": [1],
+        "warm_start": [True],
         "verbose": [True],
         "callback": [heard],
+        "loss": ["hinge", "smooth_hinge", "squared_hinge"],
+        "gamma": [0.5],
+        "class_weight": ["balanced", {1: 2.0}],
     },
 }
-OPTIONS[FTRLRegressor] = {**OPTIONS[FTRLClassifier], "loss": ["poisson"]}
+OPTIONS[FTRLRegressor] = {
+    **{
+        name: OPTIONS[FTRLClassifier][name]
+        for name in inspect.signature(FTRLRegressor).parameters
+        if name in OPTIONS[FTRLClassifier]
+    },
+    "loss": ["poisson", "huber", "quantile"],
+    "epsilon": [0.5],
+    "quantile": [0.9],
+}
 #: What changes no number, and why.
 SAME = {
     "n_jobs": "the result is the same for any number of threads",
@@ -120,6 +177,8 @@ APART = {
     "SDCA max_iter=2": "there are not enough iterations",
     "SDCA max_time=1e-09": "there is not enough time",
     "FTRL batch_size=1": "a sample of weight 2 makes one step, the same sample twice makes two",
+    "FTRL early_stopping=True": "other samples are held out",
+    "FTRL validation_fraction=0.3": "other samples are held out",
 }
 TRIED = [
     (kind, name, value)
@@ -141,6 +200,12 @@ def model_of(kind: type, name: str, value: Any) -> Any:
         "epsilon": {"loss": "squared_epsilon_insensitive"},
         "quantile": {"loss": "quantile"},
     }.get(name, {})
+    if issubclass(kind, (FTRLClassifier, FTRLRegressor)):
+        more |= {
+            "early_stopping": {"validation_fraction": 0.5},
+            "validation_fraction": {"early_stopping": True},
+            "n_iter_no_change": {"tol": 0.02},
+        }.get(name, {})
     ends = ("tol", "max_iter", "max_time", "random_state")
     if kind in (SDCAClassifier, SDCARegressor) and name in ends:
         more = {"solver": "sdca"}  # Newton's method is done after a few steps

@@ -14,6 +14,7 @@ from tfopt.linear_model._solver.block_ascent import BlockVisits
 from tfopt.linear_model._solver.blocks import BlockState
 from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions
+from tfopt.linear_model.ftrl_stopping import Improvement
 
 __all__ = ["BlockFitCheckpoints", "StreamFitCheckpoints", "saved_seed"]
 
@@ -153,17 +154,23 @@ class StreamFitCheckpoints:
         self.path, self.every, self.resume, self.identity = path, every, resume, identity
 
     def start(
-        self, model: Any, random: np.random.RandomState, classes: np.ndarray | None
+        self,
+        model: Any,
+        random: np.random.RandomState,
+        classes: np.ndarray | None,
+        improvement: Improvement | None,
     ) -> tuple[int, Any]:
         """Return the number of finished epochs, and the model and generator after them.
 
         Parameters
         ----------
         model : FTRLEstimator
-            Not fitted.
+            Not fitted, or where a warm start begins.
         random : RandomState
         classes : ndarray or None
             Those of all blocks; a checkpoint does not store their dtype.
+        improvement : Improvement or None
+            What ends the epochs; it goes on, too.
         """
         if self.resume is None:
             return 0, (model, random)
@@ -173,11 +180,19 @@ class StreamFitCheckpoints:
             model.classes_ = classes
         if manifest["names"] is not None:
             model.feature_names_in_ = np.array(manifest["names"], object)
+        if improvement is not None:
+            improvement.least, improvement.without = manifest["improvement"]
         random = copy.deepcopy(random)  # it may be shared
         random.set_state(manifest["random"])
         return manifest["epoch"], (model, random)
 
-    def after_epoch(self, number: int, model: Any, random: np.random.RandomState) -> None:
+    def after_epoch(
+        self,
+        number: int,
+        model: Any,
+        random: np.random.RandomState,
+        improvement: Improvement | None,
+    ) -> None:
         """Save a checkpoint after an epoch, if it is time."""
         if self.path is None or number % self.every:
             return
@@ -192,6 +207,7 @@ class StreamFitCheckpoints:
                 "epoch": number,
                 "model": {name: of for name, of in vars(model).items() if name not in apart},
                 "names": None if names is None else names.tolist(),
+                "improvement": improvement and [improvement.least, improvement.without],
                 "random": random.get_state(legacy=False),
             },
         )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
 import dask
 import numpy as np
-from dask.utils import parse_bytes
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -19,9 +16,12 @@ from tfopt import linear_model
 from tfopt.dask.blocks import as_blocks
 from tfopt.dask.checkpoints import StreamFitCheckpoints
 from tfopt.dask.cluster import check_scheduler, current_client, gathered
+from tfopt.dask.ftrl_blocks import epoch, label_totals, load_block, summarize_labels
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
+from tfopt.linear_model.class_weights import class_factors
+from tfopt.linear_model.ftrl_stopping import improvement_of
 from tfopt.linear_model.sdca_results import ProgressBar
-from tfopt.linear_model.validation import check_count, checked_sparse
+from tfopt.linear_model.validation import check_count
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
@@ -45,12 +45,17 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
         self._check_options()
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping=True holds out samples, which a fit on a cluster does not: set "
+                "tol, and it ends when the loss no longer falls"
+            )
         if self.checkpoint is not None:
             check_count("checkpoint_every", self.checkpoint_every, 1)
         client = current_client()
         # a lost block can be computed again from its source
         held = [
-            client.compute(dask.delayed(_load_block)(number, *block))
+            client.compute(dask.delayed(load_block)(number, *block))
             for number, block in enumerate(as_blocks(X, y, sample_weight))
         ]
         try:
@@ -64,110 +69,55 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _learn_blocks(self: Any, client: Any, held: list[Any], resume: str | None) -> None:
-        surveyed = client.map(_summarize_labels, held, of_classes=self._has_classes, pure=False)
+        surveyed = client.map(summarize_labels, held, of_classes=self._has_classes, pure=False)
         try:
             labels = client.sync(gathered, client, surveyed)
         finally:  # an error's traceback would keep them alive
             for future in surveyed:
                 future.release()
-        classes = None
-        if self._has_classes:
-            classes = np.unique(np.concatenate([own for _, own in labels]))
         model, random = self._unfitted_model(), check_random_state(self.random_state)
         model.set_params(verbose=False, callback=None)  # a callback need not be pickled
         own = {"max_iter", "verbose", "callback"}
         identity = {
             **{name: value for name, value in model.get_params().items() if name not in own},
             "random_state": str(self.random_state),  # for a generator, only its type
-            "classes": None if classes is None else classes.tolist(),
             "rows": [rows for rows, _ in labels],
         }
+        classes = None
+        if self._has_classes:
+            classes, totals = label_totals([of_block for _, of_block in labels])
+            identity |= {"classes": classes.tolist(), "class_weight": str(self.class_weight)}
+            factors = class_factors(self.class_weight, classes, totals)
+            if factors is not None:
+                model.class_weight = dict(zip(classes.tolist(), factors.tolist(), strict=True))
+        if self._is_warm:
+            options = self.get_params()
+            vars(model).update({k: v for k, v in vars(self).items() if k not in options})
+        improvement = improvement_of(self)
         checkpoints = StreamFitCheckpoints(self.checkpoint, self.checkpoint_every, resume, identity)
-        first, state = checkpoints.start(model, random, classes)
+        first, state = checkpoints.start(model, random, classes, improvement)
+        ended = False
         with ProgressBar(self.verbose, self.max_iter) as progress:
             number = first
             for number in range(first + 1, self.max_iter + 1):
                 losses = getattr(state[0], "_losses", np.zeros((2, 2)))[1]
-                state = _epoch(client, state, held, classes)
-                sums = state[0]._losses[1]
-                state[0]._losses = np.stack([sums - losses, sums])  # an epoch's, not a block's
-                checkpoints.after_epoch(number, *state)
-                record = {**state[0]._record(), "iteration": number}
+                state = epoch(client, state, held, classes)
+                model, random = state
+                sums = model._losses[1]
+                model._losses = np.stack([sums - losses, sums])  # an epoch's, not a block's
+                record = {**model._record(), "iteration": number}
+                ended = improvement is not None and improvement.has_ended(record)
+                checkpoints.after_epoch(number, model, random, improvement)
                 progress(record)
-                if self._tell(record):
+                ended = self._tell(record) or ended
+                if ended:
                     break
+        if improvement is not None and not ended:
+            improvement.warn(self.max_iter)
         model, _ = state
         vars(self).pop("feature_names_in_", None)  # that of the last fit
         vars(self).update({k: v for k, v in vars(model).items() if k not in self.get_params()})
         self.n_iter_ = number
-
-
-def _epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None) -> Any:
-    """Return the state after all blocks, on the client: a lost worker costs an epoch at most."""
-    links = []
-    try:
-        for part in _parts(state):
-            links.append(client.submit(bytes, part, pure=False))
-        links.append(client.submit(_joined, [*links], pure=False))
-        for number, block in enumerate(held):
-            before = links[-1]
-            links.append(client.submit(_learn_block, before, block, number, classes, pure=False))
-        return client.sync(gathered, client, links[-1:])[0]
-    finally:  # an error's traceback would keep them alive
-        for future in links:
-            future.release()
-
-
-def _parts(state: Any) -> list[bytes]:
-    """Return a state in parts so small that Dask does not warn of them.
-
-    They are part of tasks, unlike scattered data, so that the client can send them again.
-    """
-    limit = parse_bytes(dask.config.get("distributed.admin.large-graph-warning-threshold"))
-    pickled, size = pickle.dumps(state), max(1, limit // 2)
-    return [pickled[start : start + size] for start in range(0, len(pickled), size)]
-
-
-def _joined(parts: list[bytes]) -> Any:
-    return pickle.loads(b"".join(parts))
-
-
-def _load_block(number: int, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
-    try:
-        X = checked_sparse(X)
-    except ValueError as error:
-        raise ValueError(f"block {number}: {error}") from error
-    return X, np.asarray(y), None if weight is None else np.asarray(weight)
-
-
-def _summarize_labels(
-    block: tuple[Any, Any, Any], of_classes: bool
-) -> tuple[int, np.ndarray | None]:
-    return len(block[1]), np.unique(block[1]) if of_classes else None
-
-
-def _learn_block(
-    state: tuple[Any, Any], block: tuple[Any, Any, Any], number: int, classes: np.ndarray | None
-) -> tuple[Any, Any]:
-    """Return the model after one more block, and the random generator."""
-    model, random = copy.deepcopy(state)  # another attempt may start from the same state
-    X, y, weight = block
-    if model.shuffle:
-        order = random.permutation(len(y))
-        X, y = _reordered(X, order), y[order]
-        weight = None if weight is None else weight[order]
-    classes_option = {} if classes is None else {"classes": classes}
-    try:
-        model.partial_fit(X, y, sample_weight=weight, **classes_option)
-    except ValueError as error:
-        raise ValueError(f"block {number}: {error}") from error
-    return model, random
-
-
-def _reordered(X: Any, order: np.ndarray) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[order]
-    return X[order] if hasattr(X, "shape") else [X[k] for k in order]
 
 
 class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifier):
@@ -179,8 +129,14 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
 
     Parameters
     ----------
-    learning_rate, beta, initial_accumulator, l1, l2, batch_size, max_iter, n_hashes, fit_intercept
+    loss, learning_rate, beta, initial_accumulator, l1, l2, gamma, batch_size, max_iter, n_hashes
         See `tfopt.linear_model.FTRLClassifier`. With `n_hashes`, blocks are delayed lists of dicts.
+    fit_intercept, class_weight, average, n_iter_no_change, tol, warm_start
+        See there, too.
+    early_stopping : bool, default=False
+        True is refused by `fit`, as no samples are held out; `tol` is there, of the loss.
+    validation_fraction : float, default=0.1
+        Not used.
     shuffle : bool, default=True
         Whether the samples of each block are shuffled before each epoch. The blocks are not.
     random_state
@@ -229,35 +185,53 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
 
     def __init__(
         self,
+        loss: str = "logistic",
         *,
         learning_rate: float = 0.5,
         beta: float = 0.0,
         initial_accumulator: float = 0.1,
         l1: float = 0.0,
         l2: float = 0.0,
+        gamma: float = 1.0,
         batch_size: int = 32,
         max_iter: int = 10,
         n_hashes: int | None = None,
         fit_intercept: bool = True,
+        class_weight: Any = None,
+        average: bool | int = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        tol: float | None = None,
         shuffle: bool = True,
         random_state: Any = 0,
+        warm_start: bool = False,
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
         checkpoint: str | None = None,
         checkpoint_every: int = 1,
     ) -> None:
         super().__init__(
+            loss,
             learning_rate=learning_rate,
             beta=beta,
             initial_accumulator=initial_accumulator,
             l1=l1,
             l2=l2,
+            gamma=gamma,
             batch_size=batch_size,
             max_iter=max_iter,
             n_hashes=n_hashes,
             fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            average=average,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            tol=tol,
             shuffle=shuffle,
             random_state=random_state,
+            warm_start=warm_start,
             verbose=verbose,
             callback=callback,
         )
@@ -292,10 +266,13 @@ class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
 
     Parameters
     ----------
-    loss : {"squared", "poisson"}, default="squared"
-    learning_rate, beta, initial_accumulator, l1, l2, batch_size, max_iter, n_hashes, fit_intercept
+    loss, learning_rate, beta, initial_accumulator, l1, l2, epsilon, quantile, batch_size, max_iter
         See `tfopt.linear_model.FTRLRegressor`.
-    shuffle, random_state, verbose, callback, checkpoint, checkpoint_every
+    n_hashes, fit_intercept, average, n_iter_no_change, tol, warm_start
+        See there, too.
+    early_stopping, validation_fraction, shuffle, random_state, verbose, callback
+        See `FTRLClassifier`.
+    checkpoint, checkpoint_every
         See `FTRLClassifier`.
 
     Attributes
@@ -321,12 +298,20 @@ class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
         initial_accumulator: float = 0.1,
         l1: float = 0.0,
         l2: float = 0.0,
+        epsilon: float | None = None,
+        quantile: float = 0.5,
         batch_size: int = 32,
         max_iter: int = 10,
         n_hashes: int | None = None,
         fit_intercept: bool = True,
+        average: bool | int = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        tol: float | None = None,
         shuffle: bool = True,
         random_state: Any = 0,
+        warm_start: bool = False,
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
         checkpoint: str | None = None,
@@ -339,12 +324,20 @@ class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
             initial_accumulator=initial_accumulator,
             l1=l1,
             l2=l2,
+            epsilon=epsilon,
+            quantile=quantile,
             batch_size=batch_size,
             max_iter=max_iter,
             n_hashes=n_hashes,
             fit_intercept=fit_intercept,
+            average=average,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            tol=tol,
             shuffle=shuffle,
             random_state=random_state,
+            warm_start=warm_start,
             verbose=verbose,
             callback=callback,
         )

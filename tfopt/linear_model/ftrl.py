@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
+from tfopt.linear_model.class_weights import class_factors
 from tfopt.linear_model.ftrl_base import FTRLEstimator, entries_of
-from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.losses import classification_losses, regression_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
 from tfopt.linear_model.validation import check_weights
 
@@ -17,7 +18,7 @@ __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
 
 class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
-    """Online logistic regression by FTRL-Proximal [1]_.
+    """Online logistic regression and support vector machines by FTRL-Proximal [1]_.
 
     Each weight has its own learning rate, which decreases as its squared gradients add up, and is
     exactly 0 as long as l1 outweighs its gradients. More than two classes are learned
@@ -25,6 +26,8 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
 
     Parameters
     ----------
+    loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge"}, default="logistic"
+        As of `LinearClassifier`. Only "logistic" has probabilities.
     learning_rate : float, default=0.5
         The paper's alpha: with n the sum of its squared gradients, a weight's learning rate is
         alpha / (beta + sqrt(n)).
@@ -34,30 +37,54 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     l1, l2 : float, default=0.0
         Penalties on the scale of the sum of losses over all samples seen, ``l1 |w| + l2 w^2``, as
         TensorFlow has them. `ftrl_parameters` converts those of other programs.
+    gamma : float, default=1.0
+        The width of the quadratic part of the smooth hinge; other losses have none.
     batch_size : int, default=32
         Samples whose gradients are summed for a step; 1 is the paper's algorithm.
     max_iter : int, default=10
-        Epochs of `fit`; `partial_fit` makes one.
+        The largest number of epochs of `fit`; `partial_fit` makes one.
     n_hashes : int, optional
         The number of hashed features. Samples are then dicts from names to numbers or strings, as
         for `sklearn.feature_extraction.FeatureHasher`, or the rows of a sparse matrix with any
         number of columns, whose names are their numbers.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalized.
+    class_weight : dict or "balanced", optional
+        Factors of the sample weights of each class. "balanced" makes the total weights of all
+        classes equal; it needs `fit`, which has all samples.
+    average : bool or int, default=False
+        Whether `coef_` and `intercept_` are the averages of the weights after each step, which
+        vary less; from the step on after which so many samples have been seen. They are computed
+        when they are asked for, which then takes a pass over all weights.
+    early_stopping : bool, default=False
+        Whether `fit` holds out samples, by `random_state` and with the classes' shares, and ends
+        when their `score` no longer improves.
+    validation_fraction : float, default=0.1
+        The share of held-out samples; only used with `early_stopping`.
+    n_iter_no_change : int, default=5
+        `fit` ends after so many epochs, one after another, without an improvement by `tol`; only
+        used with that or `early_stopping`.
+    tol : float, optional
+        By how much the score of the held-out samples must rise or, without `early_stopping`,
+        `loss_` must fall. By default 1e-3 with `early_stopping`, and else all epochs are made.
     shuffle : bool, default=True
         Whether `fit` shuffles the samples before each epoch.
     random_state : int, RandomState or None, default=0
+    warm_start : bool, default=False
+        Whether `fit` goes on from the state of the last fit, with its sums and averages, instead of
+        from 0. Features and classes must be the same.
     verbose : bool, default=False
         Whether `fit` shows a progress bar with the loss; needs tqdm.
     callback : callable, optional
         Called after each epoch of `fit` with a dict of its number ("iteration"), the number of
-        samples seen so far ("samples") and `loss_` ("loss"). If it returns True, the fit ends.
+        samples seen so far ("samples"), `loss_` ("loss") and, with `early_stopping`, the score of
+        the held-out samples ("score"). If it returns True, the fit ends.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
-        Views of the state: `partial_fit` changes them in place.
+        Without `average` a view of the state: `partial_fit` changes it in place.
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
     n_iter_ : int
         Epochs of `fit`, or calls of `partial_fit`.
@@ -65,7 +92,8 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         Samples seen.
     loss_ : float
         The mean loss of the samples of the last epoch of `fit` or call of `partial_fit`, weighted
-        and summed over the scores, each as it was predicted before its batch was learned.
+        and summed over the scores, each as it was predicted, without averages, before its batch was
+        learned.
     progressive_loss_ : float
         The same of all samples seen. If each came once, it is progressive validation: it estimates
         the loss on new samples.
@@ -85,60 +113,79 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     array(['dry'], dtype='<U4')
     """
 
+    _LOSSES = {name: phi for name, phi in classification_losses().items() if not phi.is_joint}
+    _PARAMETERS = {"gamma": 1.0}
+
+    classes_: np.ndarray
+
     def __init__(
         self,
+        loss: str = "logistic",
         *,
         learning_rate: float = 0.5,
         beta: float = 0.0,
         initial_accumulator: float = 0.1,
         l1: float = 0.0,
         l2: float = 0.0,
+        gamma: float = 1.0,
         batch_size: int = 32,
         max_iter: int = 10,
         n_hashes: int | None = None,
         fit_intercept: bool = True,
+        class_weight: Any = None,
+        average: bool | int = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        tol: float | None = None,
         shuffle: bool = True,
         random_state: Any = 0,
+        warm_start: bool = False,
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
+        self.loss = loss
         self.learning_rate = learning_rate
         self.beta = beta
         self.initial_accumulator = initial_accumulator
         self.l1 = l1
         self.l2 = l2
+        self.gamma = gamma
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.n_hashes = n_hashes
         self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.average = average
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
         self.shuffle = shuffle
         self.random_state = random_state
+        self.warm_start = warm_start
         self.verbose = verbose
         self.callback = callback
 
-    @property
-    def _kernel_loss(self) -> str:
-        return "logistic_loss"
-
-    def _targets(self, y: np.ndarray) -> np.ndarray:
-        """Return 1 for the scores of a sample's class, else -1."""
+    def _encoded(
+        self, y: np.ndarray, weights: np.ndarray, in_fit: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return 1 for the scores of a sample's class, else -1; and weights with its factor."""
         is_of_class = y[:, None] == self.classes_
         if np.count_nonzero(is_of_class) < y.size:
             unknown = np.setdiff1d(y, self.classes_)
             raise ValueError(f"y has labels that are not in classes: {unknown[:5].tolist()}")
+        if self.class_weight is not None:
+            # a piece of a stream may have only samples whose factor is 0
+            codes, n_classes = is_of_class.argmax(axis=1), self.classes_.size
+            sums = np.bincount(codes, weights, n_classes) if in_fit else np.ones(n_classes)
+            factors = class_factors(self.class_weight, self.classes_, sums)
+            weights = weights if factors is None else weights * factors[codes]
         targets: np.ndarray = np.where(is_of_class, 1.0, -1.0)
-        return targets[:, 1:].copy() if self.classes_.size == 2 else targets
-
-    def _start(self, classes: Any, n_features: int) -> None:
-        self.classes_ = np.unique(classes)
-        if self.classes_.size < 2:
-            raise ValueError(
-                f"at least 2 classes are needed, got one class: {self.classes_.tolist()}"
-            )
-        self._reset(1 if self.classes_.size == 2 else self.classes_.size, n_features)
+        return targets[:, 1:].copy() if self.classes_.size == 2 else targets, weights
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLClassifier:
-        """Fit the model from scratch, in several epochs.
+        """Fit the model from scratch, or by `warm_start` from the last fit, in several epochs.
 
         Parameters
         ----------
@@ -150,9 +197,11 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
             self._check_options()
             X, y = self._validate_features(X, reset=True, y=y)
             check_classification_targets(y)
-            weights = check_weights(sample_weight, X)
-            self._start(y, X.shape[1])
-            self._learn_epochs(X, self._targets(y), weights)
+            given = check_weights(sample_weight, X)
+            last = "last fit: set warm_start=False" if self._is_warm else None
+            self._set_classes(np.unique(y), last)
+            self._start_fit(self._n_scores, X.shape[1])
+            self._learn_epochs(X, y, *self._encoded(y, given, in_fit=True), given)
         return self
 
     def partial_fit(
@@ -172,34 +221,57 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         sample_weight : array, shape (n_samples,), optional
         """
         with self._all_or_nothing():
-            first = not hasattr(self, "classes_")
-            self._check_options()
+            first = "_state" not in vars(self)
+            self._check_stream()
+            if isinstance(self.class_weight, str):
+                raise ValueError(
+                    f"class_weight={self.class_weight!r} needs all samples, and so fit: give "
+                    "partial_fit a dict, as of sklearn.utils.class_weight.compute_class_weight"
+                )
             X, y = self._validate_features(X, reset=first, y=y)
             weights = check_weights(sample_weight, X)
             if first:
                 check_classification_targets(y)
                 if classes is None:
                     raise ValueError("the first call of partial_fit needs classes")
-                self._start(classes, X.shape[1])
-            elif classes is not None and not np.array_equal(self.classes_, np.unique(classes)):
-                raise ValueError(
-                    f"classes is {classes!r}, but was {self.classes_!r} in the first call"
-                )
-            order = np.arange(X.shape[0])
-            self._learn(entries_of(X), self._targets(y), weights, order, keeps=not first)
+            if classes is not None:
+                self._set_classes(np.unique(classes), None if first else "first call")
+            if first:
+                self._reset(self._n_scores, X.shape[1])
+            targets, weights = self._encoded(y, weights, in_fit=False)
+            self._learn(entries_of(X), targets, weights, np.arange(X.shape[0]), keeps=not first)
         return self
+
+    @property
+    def _n_scores(self) -> int:
+        return 1 if self.classes_.size == 2 else int(self.classes_.size)
+
+    def _set_classes(self, classes: np.ndarray, last: str | None) -> None:
+        """Set the classes, or check that they are those of the last call that is named."""
+        if last is not None and not np.array_equal(self.classes_, classes):
+            raise ValueError(
+                f"the classes are {classes.tolist()}, but were {self.classes_.tolist()} in the "
+                f"{last}"
+            )
+        if classes.size < 2:
+            raise ValueError(f"at least 2 classes are needed, got one class: {classes.tolist()}")
+        self.classes_ = classes
 
 
 class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
-    """Online least squares or Poisson regression by FTRL-Proximal.
+    """Online regression of the mean, of counts or of a quantile by FTRL-Proximal.
 
     Parameters
     ----------
-    loss : {"squared", "poisson"}, default="squared"
-        (x . w + b - y)^2 / 2; for counts e^(x . w + b) - y * (x . w + b).
+    loss : str, default="squared"
+        One of those of `LinearRegressor`; "poisson" is e^z - y z, of z = x . w + b.
     learning_rate, beta, initial_accumulator, l1, l2, batch_size, max_iter
         See `FTRLClassifier`; the default learning rate suits targets of about size 1.
-    n_hashes, fit_intercept, shuffle, random_state, verbose, callback
+    epsilon, quantile
+        The parameters of a loss: see `LinearRegressor`.
+    n_hashes, fit_intercept, average, early_stopping, validation_fraction, n_iter_no_change, tol
+        See `FTRLClassifier`.
+    shuffle, random_state, warm_start, verbose, callback
         See `FTRLClassifier`.
 
     Attributes
@@ -218,6 +290,9 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
     array([9.])
     """
 
+    _LOSSES = regression_losses()
+    _PARAMETERS = {"epsilon": None, "quantile": 0.5}
+
     def __init__(
         self,
         loss: str = "squared",
@@ -227,12 +302,20 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         initial_accumulator: float = 0.1,
         l1: float = 0.0,
         l2: float = 0.0,
+        epsilon: float | None = None,
+        quantile: float = 0.5,
         batch_size: int = 32,
         max_iter: int = 10,
         n_hashes: int | None = None,
         fit_intercept: bool = True,
+        average: bool | int = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        tol: float | None = None,
         shuffle: bool = True,
         random_state: Any = 0,
+        warm_start: bool = False,
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
@@ -242,31 +325,31 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         self.initial_accumulator = initial_accumulator
         self.l1 = l1
         self.l2 = l2
+        self.epsilon = epsilon
+        self.quantile = quantile
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.n_hashes = n_hashes
         self.fit_intercept = fit_intercept
+        self.average = average
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
         self.shuffle = shuffle
         self.random_state = random_state
+        self.warm_start = warm_start
         self.verbose = verbose
         self.callback = callback
 
-    @property
-    def _kernel_loss(self) -> str:
-        return LOSSES[self.loss].kernel
-
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
-        self._check_options()
-        if self.loss not in ("squared", "poisson"):
-            raise ValueError(f"loss must be 'squared' or 'poisson', not {self.loss!r}")
         X, y = self._validate_features(X, reset=reset, y=y, y_numeric=True)
-        phi = LOSSES[self.loss]
-        if phi.is_outside(y).any():
-            raise ValueError(f"loss={self.loss!r} needs {phi.domain} targets")
-        return X, y.astype(np.float64)[:, None]
+        if self._phi.is_outside(y).any():
+            raise ValueError(f"loss={self.loss!r} needs {self._phi.domain} targets")
+        return X, y.astype(np.float64)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
-        """Fit the model from scratch, in several epochs.
+        """Fit the model from scratch, or by `warm_start` from the last fit, in several epochs.
 
         Parameters
         ----------
@@ -275,17 +358,17 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         sample_weight : array, shape (n_samples,), optional
         """
         with self._all_or_nothing():
+            self._check_options()
             X, y = self._checked(X, y, reset=True)
             weights = check_weights(sample_weight, X)
-            self._reset(1, X.shape[1])
-            self._learn_epochs(X, y, weights)
+            self._start_fit(1, X.shape[1])
+            self._learn_epochs(X, y, y[:, None], weights, weights)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
         """Learn from more samples, in their order.
 
-        If their numbers overflow, the batches before the one that does have been learned, and the
-        error says how many samples these are; an error in the first call leaves nothing.
+        See `FTRLClassifier.partial_fit`.
 
         Parameters
         ----------
@@ -294,14 +377,16 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         sample_weight : array, shape (n_samples,), optional
         """
         with self._all_or_nothing():
-            first = not hasattr(self, "coef_")
+            first = "_state" not in vars(self)
+            self._check_stream()
             X, y = self._checked(X, y, reset=first)
             weights = check_weights(sample_weight, X)
             if first:
                 self._reset(1, X.shape[1])
-            self._learn(entries_of(X), y, weights, np.arange(X.shape[0]), keeps=not first)
+            order = np.arange(X.shape[0])
+            self._learn(entries_of(X), y[:, None], weights, order, keeps=not first)
         return self
 
-    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        coef, intercept = super()._weights()
+    def _shaped(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        coef, intercept = super()._shaped(weights)
         return coef[0], intercept

@@ -14,9 +14,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt.core.copies import writable
-from tfopt.errors import NotFiniteError
+from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.io import hash_features
 from tfopt.kernels.stream.ftrl import learn
+from tfopt.linear_model.ftrl_stopping import check_stopping, held_out, improvement_of
+from tfopt.linear_model.loss_choice import LossChoice
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import (
@@ -26,7 +28,6 @@ from tfopt.linear_model.validation import (
 )
 
 __all__ = ["FTRLEstimator", "entries_of"]
-
 
 #: The values of a CSR matrix, their columns, and where each row's begin and end.
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -47,16 +48,17 @@ def entries_of(X: Any) -> Entries:
     return X[there], there.nonzero()[1].astype(index), indptr
 
 
-class FTRLEstimator(LinearModel):
+class FTRLEstimator(LossChoice, LinearModel):
     """The base class: weights and the two slots of FTRL-Proximal, one row for each score.
 
     `_state` holds these three, with shape (n_features + 1, n_scores, 3); the intercept is last.
+    The weights of `_averaged` steps are averaged by means of `_averages`. `_means` are the averages
+    as soon as they have been asked for, and None if `coef_` and `intercept_` are views.
     """
 
-    @property
-    def _kernel_loss(self) -> str:
-        """The loss, as the kernels name it."""
-        raise NotImplementedError
+    _state: np.ndarray
+    _averages: np.ndarray | None = None
+    _averaged = 0
 
     @property
     def loss_(self) -> float:
@@ -74,6 +76,7 @@ class FTRLEstimator(LinearModel):
         return float(total / weight) if weight else math.nan
 
     def _check_options(self) -> None:
+        self._check_loss()
         check_number("learning_rate", self.learning_rate, 0, open_end=True)
         check_number("initial_accumulator", self.initial_accumulator, 0)
         for name in ("beta", "l1", "l2"):
@@ -82,6 +85,14 @@ class FTRLEstimator(LinearModel):
             check_count(name, getattr(self, name), 1)
         if self.n_hashes is not None:
             check_count("n_hashes", self.n_hashes, 1)
+        check_count("average", self.average, 0)
+        check_stopping(self)
+
+    def _check_stream(self) -> None:
+        """Refuse options that `partial_fit` does not have."""
+        self._check_options()
+        if self.early_stopping:
+            raise ValueError("early_stopping=True is of fit: partial_fit takes one epoch")
 
     def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
         if self.n_hashes is not None and sparse.issparse(X):
@@ -90,17 +101,47 @@ class FTRLEstimator(LinearModel):
             X = FeatureHasher(int(self.n_hashes)).transform(X)
         return super()._validate_features(X, reset, **options)
 
+    @property
+    def _is_warm(self) -> bool:
+        return bool(self.warm_start and "_state" in vars(self))
+
+    def _start_fit(self, n_scores: int, n_features: int) -> None:
+        """Initialize the state, or copy that of the last fit."""
+        if not self._is_warm:
+            self._reset(n_scores, n_features)
+            return
+        last = self._state.shape[0] - 1
+        if last != n_features:
+            raise InvalidArgumentError(
+                f"warm_start goes on from the last fit: it had {last} features and this one has "
+                f"{n_features}; set warm_start=False"
+            )
+        self._state, self.n_iter_ = self._state.copy(), 0
+        if self._averages is not None:
+            self._averages = self._averages.copy()
+
     def _reset(self, n_scores: int, n_features: int) -> None:
         """Initialize the state."""
         self._state = np.zeros((n_features + 1, n_scores, 3))
         self._state[:, :, 1] = self.initial_accumulator
         self._losses = np.zeros((2, 2))  # the last epoch's and all: sums of losses and of weights
-        self.n_iter_, self.t_, self._averaged = 0, 0, 0
+        self.n_iter_, self.t_, self._averaged, self._averages = 0, 0, 0, None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(type(self)().get_params())  # of an older version some may be missing
         super().__setstate__(state)
-        if "_state" in vars(self):  # which `partial_fit` writes
-            self._state = writable(self._state)
+        for name in ("_state", "_averages"):
+            if name in vars(self):  # which `partial_fit` writes
+                setattr(self, name, writable(getattr(self, name)))
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute averages of weights when they are asked for."""
+        means = vars(self).get("_means")
+        if means is None or name not in ("coef_", "intercept_"):
+            return object.__getattribute__(self, name)  # raises what was raised
+        if not means:
+            means["coef_"], means["intercept_"] = self._weights()
+        return means[name]
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -142,31 +183,42 @@ class FTRLEstimator(LinearModel):
         NotFiniteError
             If the weights overflow. The batches before that have been learned.
         """
-        coef, intercept = self._weights()
         losses = self._losses.copy()
         losses[0] = 0
+        averages: np.ndarray | None = None
+        means: dict[str, np.ndarray] | None = None
+        changes: dict[str, Any] = {}
+        if self.average:
+            averages, means = self._averages, {}
+            if averages is None:
+                averages = np.zeros(self._state.shape[:2])
+            for name in ("coef_", "intercept_"):
+                self.__dict__.pop(name, None)
+        else:
+            changes["coef_"], changes["intercept_"] = self._views()
         learned = learn(
             *entries,
             order,
             targets,
             weights,
             self._state,
-            np.empty((0, self._state.shape[1])),
+            np.empty((0, self._state.shape[1])) if averages is None else averages,
             losses,
             int(self.batch_size),
-            self._kernel_loss,
-            1.0,
+            self._phi.kernel,
+            self._parameter(),
             bool(self.fit_intercept),
             float(self.learning_rate),
             float(self.beta),
             float(self.l1),
             float(self.l2),
-            0,
+            int(self.average),
             self.__dict__,
-            {
-                "coef_": coef,
-                "intercept_": intercept,
+            changes
+            | {
                 "_losses": losses,
+                "_averages": averages,
+                "_means": means,
                 "n_iter_": self.n_iter_ + 1,
             },
         )
@@ -177,16 +229,44 @@ class FTRLEstimator(LinearModel):
                 f"lower learning_rate={self.learning_rate:g} or scale the features{kept}"
             )
 
-    def _learn_epochs(self, X: Any, targets: np.ndarray, weights: np.ndarray) -> None:
-        """Learn from the samples in the epochs of `fit`."""
-        entries = entries_of(X)
+    def _learn_epochs(
+        self, X: Any, y: np.ndarray, targets: np.ndarray, weights: np.ndarray, given: np.ndarray
+    ) -> None:
+        """Learn from the samples in the epochs of `fit`.
+
+        Parameters
+        ----------
+        X : array or CSR matrix, shape (n_samples, n_features)
+        y : ndarray, shape (n_samples,)
+        targets : ndarray, shape (n_samples, n_scores)
+        weights : ndarray, shape (n_samples,)
+        given : ndarray, shape (n_samples,)
+            The weights without those of classes, for validation.
+        """
+        samples, held = np.arange(X.shape[0]), None
+        if self.early_stopping:
+            samples, held = held_out(self, y, given)
+        random = check_random_state(self.random_state)
+        entries, improvement = entries_of(X), improvement_of(self)
         with ProgressBar(self.verbose, self.max_iter) as progress:
-            for order in self._orders(X.shape[0]):
+            for _ in range(self.max_iter):
+                order = random.permutation(samples) if self.shuffle else samples
                 self._learn(entries, targets, weights, order)
                 record = self._record()
+                if held is not None:
+                    record["score"] = self._plain_model().score(X[held], y[held], given[held])
                 progress(record)
-                if self._tell(record):
-                    break
+                if self._tell(record) or (improvement and improvement.has_ended(record)):
+                    return
+        if improvement:
+            improvement.warn(self.max_iter)
+
+    def _plain_model(self) -> Any:
+        """Return a model with the same weights, for features that are validated and hashed."""
+        model = type(self).__new__(type(self))
+        model.__dict__.update(vars(self), n_hashes=None)
+        model.__dict__.pop("feature_names_in_", None)
+        return model
 
     def _record(self) -> dict[str, Any]:
         """Return what there is to tell of the last epoch."""
@@ -197,13 +277,16 @@ class FTRLEstimator(LinearModel):
         answer = self.callback(record) if self.callback is not None else None
         return answer is True or (isinstance(answer, np.bool_) and bool(answer))
 
-    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coefficients and the intercepts, which are views of the state."""
-        return self._state[:-1, :, 0].T, self._state[-1, :, 0]
+    def _views(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the coefficients and the intercepts after the last step: views of the state."""
+        return self._shaped(self._state[:, :, 0])
 
-    def _orders(self, n_samples: int) -> Iterator[np.ndarray]:
-        """Yield the order of the samples in each epoch of `fit`."""
-        random = check_random_state(self.random_state)
-        in_order = np.arange(n_samples)
-        for _ in range(self.max_iter):
-            yield random.permutation(n_samples) if self.shuffle else in_order
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the coefficients and the intercepts, averaged if any steps are."""
+        if self._averages is None or not self._averaged:
+            return self._views()
+        return self._shaped(self._state[:, :, 0] - self._averages / self._averaged)
+
+    def _shaped(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Split weights of shape (n_features + 1, n_scores) into coefficients and intercepts."""
+        return weights[:-1].T, weights[-1]

@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt.core.versions import __version__
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.linear_model.encoding import Encoding
-from tfopt.linear_model.ftrl import FTRLClassifier
 from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_base import SDCAEstimator
@@ -186,7 +185,7 @@ def stored_model_of(estimator: Any) -> StoredModel:
     return StoredModel(
         weights=weights[0] if len(weights) == 1 else weights,
         bias=bias,
-        loss="logistic" if isinstance(estimator, FTRLClassifier) else estimator.loss,
+        loss=estimator.loss,
         classes=classes,
         zero_based=True,
         optimizer={"name": type(estimator).__name__},

@@ -31,7 +31,8 @@ def check_number(
     name: str, value: Any, low: float, *, open_end: bool = False, high: float = math.inf
 ) -> float:
     """Check that an option is a finite number of at least `low`, or above it, and below `high`."""
-    good = isinstance(value, numbers.Real) and math.isfinite(value)
+    is_number = type(value) in (float, int) or isinstance(value, numbers.Real)
+    good = is_number and math.isfinite(value)
     if not good or value < low or (open_end and value == low) or value >= high:
         wanted = f"above {low:g}" if open_end else f"at least {low:g}"
         wanted += f" and below {high:g}" if high < math.inf else ""
@@ -41,7 +42,7 @@ def check_number(
 
 def check_count(name: str, value: Any, low: int) -> int:
     """Check that an option is an integer of at least `low`."""
-    if not isinstance(value, numbers.Integral) or value < low:
+    if not (type(value) is int or isinstance(value, numbers.Integral)) or value < low:
         raise ValueError(f"{name} must be an integer of at least {low}, not {value!r}")
     return int(value)
 

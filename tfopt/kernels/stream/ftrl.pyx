@@ -220,7 +220,8 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     _set_rule(&s, kernels["ftrl"], lr, beta, l1, l2)
     cdef Py_ssize_t n_rows = order.shape[0], first, entries, length, most = 0, k
     cdef Py_ssize_t all_entries = 0
-    cdef Py_ssize_t seen = attributes["t_"], averaged = attributes["_averaged"] if average else 0
+    cdef Py_ssize_t seen = attributes["t_"]
+    cdef Py_ssize_t averaged = attributes["_averaged"] if average else 0
     batch_size = min(batch_size, max(1, n_rows))
     for start in range(0, n_rows, batch_size):
         first, entries = start, 0

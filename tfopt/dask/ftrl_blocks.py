@@ -1,0 +1,98 @@
+"""What the workers do for FTRL: learn from block after block, and pass the model on."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from typing import Any
+
+import dask
+import numpy as np
+from dask.utils import parse_bytes
+
+from tfopt.dask.cluster import gathered
+from tfopt.linear_model.validation import checked_sparse
+
+__all__ = ["epoch", "label_totals", "load_block", "summarize_labels"]
+
+
+def epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None) -> Any:
+    """Return the state after all blocks, on the client: a lost worker costs an epoch at most."""
+    links = []
+    try:
+        for part in _parts(state):
+            links.append(client.submit(bytes, part, pure=False))
+        links.append(client.submit(_joined, [*links], pure=False))
+        for number, block in enumerate(held):
+            before = links[-1]
+            links.append(client.submit(_learn_block, before, block, number, classes, pure=False))
+        return client.sync(gathered, client, links[-1:])[0]
+    finally:  # an error's traceback would keep them alive
+        for future in links:
+            future.release()
+
+
+def _parts(state: Any) -> list[bytes]:
+    """Return a state in parts so small that Dask does not warn of them.
+
+    They are part of tasks, unlike scattered data, so that the client can send them again.
+    """
+    limit = parse_bytes(dask.config.get("distributed.admin.large-graph-warning-threshold"))
+    pickled, size = pickle.dumps(state), max(1, limit // 2)
+    return [pickled[start : start + size] for start in range(0, len(pickled), size)]
+
+
+def _joined(parts: list[bytes]) -> Any:
+    return pickle.loads(b"".join(parts))
+
+
+def load_block(number: int, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+    try:
+        X = checked_sparse(X)
+    except ValueError as error:
+        raise ValueError(f"block {number}: {error}") from error
+    return X, np.asarray(y), None if weight is None else np.asarray(weight)
+
+
+def summarize_labels(block: tuple[Any, Any, Any], of_classes: bool) -> tuple[int, dict[Any, float]]:
+    """Return the number of samples, and the weight of each label."""
+    _, y, weight = block
+    if not of_classes:
+        return len(y), {}
+    labels, codes = np.unique(y, return_inverse=True)
+    sums = np.bincount(codes, weight, minlength=labels.size)
+    return len(y), dict(zip(labels, sums.tolist(), strict=True))
+
+
+def label_totals(sums: list[dict[Any, float]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels of all blocks, ascending, and their weights."""
+    totals: dict[Any, float] = {}
+    for label, weight in itertools.chain.from_iterable(each.items() for each in sums):
+        totals[label] = totals.get(label, 0.0) + weight
+    labels = np.unique([*totals])
+    return labels, np.array([totals[label] for label in labels])
+
+
+def _learn_block(
+    state: tuple[Any, Any], block: tuple[Any, Any, Any], number: int, classes: np.ndarray | None
+) -> tuple[Any, Any]:
+    """Return the model after one more block, and the random generator."""
+    model, random = copy.deepcopy(state)  # another attempt may start from the same state
+    X, y, weight = block
+    if model.shuffle:
+        order = random.permutation(len(y))
+        X, y = _reordered(X, order), y[order]
+        weight = None if weight is None else weight[order]
+    classes_option = {} if classes is None else {"classes": classes}
+    try:
+        model.partial_fit(X, y, sample_weight=weight, **classes_option)
+    except ValueError as error:
+        raise ValueError(f"block {number}: {error}") from error
+    return model, random
+
+
+def _reordered(X: Any, order: np.ndarray) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[order]
+    return X[order] if hasattr(X, "shape") else [X[k] for k in order]
