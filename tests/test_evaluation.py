@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
 from linear_losses import DEFINITIONS, phi
 from scipy.optimize import minimize_scalar
 from sklearn import metrics
@@ -14,7 +18,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import log_loss
 
 from tfopt.linear_model import FTRLRegressor, SDCAClassifier, SDCARegressor, constant_model
-from tfopt.linear_model._solver.reductions import tree_reduce
+from tfopt.linear_model._solver.reductions import TreeSum, tree_reduce
 from tfopt.linear_model.constant_model import Constant, Counts
 from tfopt.linear_model.evaluation import Deviance, Evaluation, explained, mean_losses
 from tfopt.linear_model.losses import LOSSES as RECORDS
@@ -142,6 +146,31 @@ def test_scores_of_three_classes_are_scikit_learns(loss: str, parts: int) -> Non
         assert found.loss == pytest.approx(each, rel=1e-12)
 
 
+@given(
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 40),
+    n_classes=st.integers(2, 4),
+    is_weighted=st.booleans(),
+)
+def test_the_log_loss_is_scikit_learns(
+    seed: int, n: int, n_classes: int, is_weighted: bool
+) -> None:
+    """Probabilities of 0 and 1 included."""
+    draw = np.random.default_rng(seed)
+    y = draw.integers(0, n_classes, n)
+    w = draw.uniform(0.1, 2, n) if is_weighted else None
+    z = draw.choice([0.0, 1.0, -3.0, 40.0, -40.0, 800.0, -800.0], (n, n_classes))
+    two = n_classes == 2
+    p = probabilities(z[:, :1] if two else z)
+    found = Evaluation.of(RECORDS["logistic"], z[:, 0] if two else z, y.astype(float), w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of rounded sums
+        expected = log_loss(y, p, labels=range(n_classes), sample_weight=w)
+    even = (p == 1 / n_classes).all(axis=1)  # where all underflow, scores say more
+    if two or not (even & (z.max(axis=1) < -700)).any():
+        assert found.scores()["log_loss"] == pytest.approx(expected, rel=1e-9, abs=1e-15)
+
+
 #: By loss: its D squared in scikit-learn, of targets and predicted values.
 D2 = {
     "squared": lambda y, p, w: metrics.r2_score(y, p, sample_weight=w),
@@ -233,6 +262,25 @@ def test_many_distinct_values_are_rounded(monkeypatch: pytest.MonkeyPatch) -> No
             found = tree_reduce(order)
             np.testing.assert_array_equal(found.values, rounded.values)
             np.testing.assert_array_equal(found.weights, rounded.weights)
+
+
+def test_a_running_sum_is_that_of_the_tree() -> None:
+    for n in range(1, 40):
+        parts, running = [Leaf(str(k)) for k in range(n)], TreeSum()
+        assert running.total() is None
+        for part in parts:
+            running.add(part)
+        assert running.total().text == tree_reduce(parts).text
+
+
+@dataclasses.dataclass
+class Leaf:
+    """A term of a sum that says how it was added up."""
+
+    text: str
+
+    def __add__(self, other: Leaf) -> Leaf:
+        return Leaf(f"({self.text} {other.text})")
 
 
 # ---- the score of regressors

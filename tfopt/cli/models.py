@@ -22,10 +22,12 @@ from tfopt.cli.files import (
     show_label,
     write_atomically,
 )
-from tfopt.cli.metrics import ModelLoss, margins, refuse_infinite, score, score_line
+from tfopt.cli.metrics import margins, predicted, refuse_infinite, score_line
 from tfopt.cli.options import LOSSES
 from tfopt.cli.readers import read_blocks
 from tfopt.cli.report import note_bad_lines
+from tfopt.linear_model._solver.reductions import TreeSum
+from tfopt.linear_model.evaluation import Evaluation
 from tfopt.linear_model.model_file import encode_model, read_model
 from tfopt.linear_model.stored_model import LINKS, StoredModel
 from tfopt.printable import printable
@@ -92,31 +94,30 @@ class _Blocks:
 
     def __init__(self, arguments: argparse.Namespace, model: StoredModel, keeps: bool) -> None:
         self._arguments, self._model, self._keeps = arguments, model, keeps
-        self._kept: list[tuple[np.ndarray, ...]] = []
+        self._found = TreeSum()
         #: Why there are no scores.
         self.reason = "the data have no labels"
         self.n_skipped = self.n_rows = 0
 
     def __iter__(self) -> Iterator[np.ndarray]:
         model, arguments = self._model, self._arguments
-        loss = ModelLoss(model.loss, model.settings)
         columns = model.columns if model.columns.features is not None else None
         layout = Layout(model.zero_based, columns)
         for data in read_blocks(arguments.data, arguments.reading, layout):
             values = margins(model, data)
             refuse_infinite(values, data)
             with np.errstate(over="ignore"):
-                predictions = loss.predict(values)
+                predictions = predicted(model, values)
             refuse_infinite(predictions, data)  # the exponential of a margin, of a Poisson model
             self.n_skipped += data.n_skipped
             self.n_rows += data.labels.size
             if not np.isnan(data.labels).all():
                 self.reason = "the labels are not those of the training data"
             if self._keeps and self._has_labels(data):
-                scored = predictions, targets(data, model.classes), data.weights
-                self._kept.append(tuple(each for each in scored if each is not None))
+                y_true = targets(data, model.classes)
+                self._found.add(Evaluation.of(model.phi, values, y_true, data.weights))
             else:
-                self._keeps, self._kept = False, []
+                self._keeps, self._found = False, TreeSum()
             for start in range(0, len(predictions), _CHUNK):
                 yield predictions[start : start + _CHUNK]
 
@@ -128,13 +129,11 @@ class _Blocks:
 
     def scores(self) -> dict[str, float | None] | None:
         """Return the scores of all blocks, or None if some labels are not the model's."""
-        if not self._kept:
-            return None
-        columns = [np.concatenate(parts) for parts in zip(*self._kept, strict=True)]
-        if len(columns) > 2 and not 0 < columns[2].sum() < np.inf:
+        found: Evaluation | None = self._found.total()
+        if found is not None and not 0 < found.weight < np.inf:
             self.reason = "the sum of the weights is not a positive number"
             return None
-        return score(self._model.loss, *columns)
+        return None if found is None else found.scores()
 
 
 def _text_of(arguments: argparse.Namespace, model: StoredModel, blocks: _Blocks) -> Iterator[str]:

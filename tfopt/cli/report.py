@@ -127,7 +127,7 @@ class Result:
     losses : dict
         "train", and perhaps "test": the mean loss.
     scores : dict
-        By the same names: see `tfopt.cli.metrics.score`; of a folder, without AUC.
+        By the same names: see `Evaluation.scores`.
     rows, bad_lines : dict of int
         By the same names: how many there are, and how many lines were left out.
     seconds : float
@@ -186,7 +186,7 @@ def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]
         "nonzero_weights": int((model.weights != 0).sum()),
         "classes": model.labels,
         "zero_based": model.zero_based,
-        "scores": {part: _with_auc(scores, model) for part, scores in result.scores.items()},
+        "scores": result.scores,
         "losses": result.losses,
         "rows_per_second": result.rows_per_second,
         "seconds": result.seconds,
@@ -222,12 +222,6 @@ def warn_unconverged(gap: float, tol: float, epochs: int, what: str = "the gap")
         "--epochs or --tol, or scale the features"
     )
     return NOT_REACHED
-
-
-def _with_auc(scores: dict[str, float | None], model: StoredModel) -> dict[str, float | None]:
-    """Add AUC as None if it is missing, so that all binary models have the same scores."""
-    separates_two = model.classes is not None and len(model.classes) == 2
-    return scores | ({"auc": scores.get("auc")} if separates_two else {})
 
 
 def save_plot(path: str, title: str, result: Result) -> None:

@@ -16,15 +16,10 @@ from scipy import sparse
 
 from tfopt import linear_model
 from tfopt.cli.data import Data, Layout, targets
-from tfopt.cli.metrics import (
-    ModelLoss,
-    margins,
-    refuse_infinite,
-    score,
-    score_from_sums,
-    score_sums,
-)
+from tfopt.cli.metrics import evaluated
 from tfopt.cli.settings import Settings
+from tfopt.linear_model._solver.reductions import tree_reduce
+from tfopt.linear_model.evaluation import Evaluation
 from tfopt.linear_model.stored_model import Columns, StoredModel
 from tfopt.linear_model.table_facts import Facts
 
@@ -188,28 +183,14 @@ class Rows:
         return [of_each + (k < more) for k in range(min(n_blocks, self.n_rows))]
 
     def evaluate(self, model: StoredModel) -> tuple[float, dict[str, float | None]]:
-        """Return the mean loss and the scores of a model; without AUC for rows in parts.
+        """Return the mean loss and the scores of a model.
 
-        If the loss of a part is not finite, there are no scores.
+        If the loss is not finite, there are no scores.
         """
-        if not self.in_parts:
-            (data,) = self.blocks
-            loss, values, y_true = _margins_and_targets(data, model)
-            refuse_infinite(values, data)
-            of_rows = score(model.loss, loss.predict(values), y_true, data.weights)
-            return loss.mean(values, y_true, data.weights), of_rows
-        mean = sum(summary.label_sum for summary in self.summaries) / self.total_weight
-        shared = self.executor.broadcast(model), mean
-        calls = self.executor.map(_partial_scores, self.blocks, shared=shared)
-        parts: list[tuple[float, dict[str, float]]] = self.executor.gather(calls)
-        mean_loss = parts[0][0]
-        if len(parts) > 1:
-            pairs = zip(parts, self.summaries, strict=True)
-            mean_loss = sum(part[0] * s.total_weight for part, s in pairs) / self.total_weight
-        if not math.isfinite(mean_loss):
-            return mean_loss, {}
-        sums = {name: sum(part[1][name] for part in parts) for name in parts[0][1]}
-        return mean_loss, score_from_sums(sums)
+        shared = (self.executor.broadcast(model),)
+        calls = self.executor.map(evaluated, self.blocks, shared=shared)
+        found: Evaluation = tree_reduce(self.executor.gather(calls))
+        return found.loss, found.scores() if math.isfinite(found.loss) else {}
 
 
 # ---- functions of a block
@@ -225,21 +206,3 @@ def examples_of(
         is_sparse = sparse.issparse(X)
         X = sparse.hstack([X, constant], format="csr") if is_sparse else np.hstack([X, constant])
     return X, y, data.weights
-
-
-def _margins_and_targets(
-    data: Data, model: StoredModel
-) -> tuple[ModelLoss, np.ndarray, np.ndarray]:
-    y_true = targets(data, model.classes)
-    return ModelLoss(model.loss, model.settings), margins(model, data), y_true
-
-
-def _partial_scores(data: Data, model: StoredModel, mean: float) -> tuple[float, dict[str, float]]:
-    """Return the mean loss of a block and, if that is finite, sums of what scores are made of."""
-    loss, values, y_true = _margins_and_targets(data, model)
-    with np.errstate(all="ignore"):
-        mean_loss = loss.mean(values, y_true, data.weights)
-    if not math.isfinite(mean_loss):
-        return mean_loss, {}
-    refuse_infinite(values, data)
-    return mean_loss, score_sums(model.loss, loss.predict(values), y_true, mean, data.weights)

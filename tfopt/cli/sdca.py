@@ -16,7 +16,6 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from tfopt import threads
 from tfopt.cli.data import Data, find_classes
 from tfopt.cli.files import CommandError, check_writable, echo, print_json, show_label
-from tfopt.cli.metrics import ModelLoss, score
 from tfopt.cli.models import write_model
 from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.readers import read_data, rows_of
@@ -32,6 +31,9 @@ from tfopt.cli.rows import Executor, Rows, examples_of
 from tfopt.cli.settings import Settings
 from tfopt.core.versions import versions
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
+from tfopt.linear_model.evaluation import Evaluation
+from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.losses import loss_of
 from tfopt.linear_model.paths import WarmFits
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
@@ -231,7 +233,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
     split: Any = (KFold if classes is None else StratifiedKFold)(arguments.folds, **shuffle)
     kind: Any = SDCARegressor if classes is None else SDCAClassifier
     parameters = arguments.settings.loss_options
-    loss = ModelLoss(arguments.loss, parameters)
+    loss = loss_of(arguments.loss, parameters)
     penalties = np.full(len(path), arguments.l1), np.array(path)
     with (
         warnings.catch_warnings(),
@@ -257,7 +259,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
                 for k in warm.order:  # that of the path
                     warm.fit(k)
                     _check_labels(estimator, _labels(classes, data.columns))
-                    fits.append(_judged(estimator, loss, arguments.loss, X[held], y[held], w_held))
+                    fits.append(_judged(estimator, loss, X[held], y[held], w_held))
                     loss_shown = f"{fits[-1].loss:.6g}"
                     line = f"fold {number:3}  l2 {path[k]:<10.4g}  loss {loss_shown}"
                     progress.show(line, fold=number, loss=loss_shown)
@@ -268,17 +270,18 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
 
 
 def _judged(
-    estimator: Any, loss: Any, name: str, X: Any, y: np.ndarray, weights: np.ndarray | None
+    estimator: Any, loss: PointwiseLoss, X: Any, y: np.ndarray, weights: np.ndarray | None
 ) -> _Fit:
     """Score a fit on rows that it has not seen."""
     with np.errstate(all="ignore"):  # an overflowing loss is infinite, and not the best
         margins = X @ np.atleast_2d(estimator.coef_).T + estimator.intercept_
         margins = margins if margins.shape[1] > 1 else margins[:, 0]
-        mean = loss.mean(margins, y, weights)
-        scores = score(name, loss.predict(margins), y, weights)
+        found = Evaluation.of(loss, margins, y, weights)
     numbers = tuple(range(np.size(estimator.n_iter_)))
     certificate = _certificate(estimator, 1.0, numbers, estimator.tol)
-    return _Fit(mean, scores, certificate.iterations, certificate.farthest.relative_gap)
+    return _Fit(
+        found.loss, found.scores(), certificate.iterations, certificate.farthest.relative_gap
+    )
 
 
 def _line(l2: float, total: float, fits: list[_Fit]) -> dict[str, Any]:

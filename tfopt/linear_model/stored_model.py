@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt.core.versions import __version__
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.linear_model.encoding import Encoding
-from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.losses import LOSSES, loss_of
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier
@@ -123,6 +124,11 @@ class StoredModel:
     def labels(self) -> tuple[Any, ...] | None:
         """The classes as a user knows them: text, or numbers."""
         return self.columns.classes or self.classes
+
+    @property
+    def phi(self) -> PointwiseLoss:
+        """The record of the loss, with its parameter."""
+        return loss_of(self.loss, self.settings)
 
     @property
     def loss_parameters(self) -> dict[str, float]:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["SparseDelta", "Nodes", "reduce_nodes", "weighted_sum", "tree_reduce"]
+__all__ = ["SparseDelta", "Nodes", "TreeSum", "reduce_nodes", "weighted_sum", "tree_reduce"]
 
 #: Partial sums by their nodes.
 Nodes: TypeAlias = Mapping[tuple[int, int], Any]
@@ -57,6 +57,27 @@ def tree_reduce(values: Sequence[Any]) -> Any:
         {(0, k): answer for k, answer in enumerate(values)}, len(values)
     ).values()
     return root
+
+
+class TreeSum:
+    """The sum of `tree_reduce` of answers that come one after the other, without keeping all."""
+
+    def __init__(self) -> None:
+        self._nodes: list[tuple[int, Any]] = []  # complete ones, and their levels
+
+    def add(self, value: Any) -> None:
+        """Add the next answer."""
+        level = 0
+        while self._nodes and self._nodes[-1][0] == level:
+            value, level = _sum(self._nodes.pop()[1], value), level + 1
+        self._nodes.append((level, value))
+
+    def total(self) -> Any:
+        """Return the sum of the answers so far; None if there are none."""
+        total = None
+        for _, value in reversed(self._nodes):
+            total = value if total is None else _sum(value, total)
+        return total
 
 
 def _sum(a: Any, b: Any) -> Any:
