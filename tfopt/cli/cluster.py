@@ -29,8 +29,8 @@ from tfopt.dask.cluster import (
     worker_threads,
 )
 from tfopt.dask.folder import MANIFEST, Folder
-from tfopt.dask.sdca import MAX_WORKER_LOSSES
 from tfopt.errors import CheckpointError
+from tfopt.linear_model._solver.execution import MAX_WORKER_LOSSES
 
 #: Seconds for a scheduler to answer.
 CONNECT_TIMEOUT = 10
