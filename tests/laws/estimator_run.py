@@ -409,7 +409,7 @@ class EstimatorRun:
         folds = check_cv(splitter, self.y, classifier=is_classifier(model))
         for a, b in folds.split(X, self.y, **groups):
             path = sdca_path(
-                *(X[a], self.y[a], self.loss),
+                *(_rows(self.given, a), self.y[a], self.loss),
                 l2s=self.options["l2s"],
                 l1=self.l1,
                 sample_weight=weight[a],
