@@ -50,10 +50,9 @@ ARRAYS = {
 @pytest.mark.parametrize("place", [slice(None), slice(1, None)], ids=["whole", "sliced"])
 @pytest.mark.parametrize(("array", "kind", "values"), ARRAYS.values(), ids=ARRAYS)
 def test_each_type_of_arrow(array, kind, values, place):
-    if len(array) == 1 and place.start:
-        pytest.skip("nothing is left of it")
     found = convert(array[place])
-    assert found.kind == kind and found.faulty is None
+    has_texts = kind != "text" or any(values[place])  # else it is not even known to be text
+    assert found.kind == (kind if has_texts else None) and found.faulty is None
     if kind == "text":
         assert len({*found.levels}) == len(found.levels)
         texts = [None if np.isnan(x) else found.levels[int(x)] for x in found.values]

@@ -18,8 +18,8 @@ from tfopt.io.streams import open_binary
 
 __all__ = ["MISSING", "Piece", "csv_header", "csv_pieces", "line_of"]
 
-#: About so many bytes are parsed together.
-SIZE = 2**22
+#: About so many bytes become columns together, and are parsed together.
+SIZE, IN_CACHE = 2**22, 2**18
 #: The texts of missing values, pandas' own.
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
@@ -100,9 +100,7 @@ def csv_pieces(
     )
     first = 2  # after the header
     for block in _blocks(stream):
-        reading = arrow_csv.ReadOptions(
-            column_names=names, use_threads=False, block_size=len(block) + 1
-        )
+        reading = arrow_csv.ReadOptions(column_names=names, use_threads=False, block_size=IN_CACHE)
         malformed.clear()
         table = arrow_csv.read_csv(pa.BufferReader(block), reading, parsing, converting)
         numbers = np.arange(first, first + table.num_rows + len(malformed))
@@ -116,8 +114,8 @@ def csv_pieces(
         filled = _filled(table)
         if filled is not None:
             table, numbers = table.filter(pa.array(filled)), numbers[filled]
-        columns = [column.combine_chunks() for column in table.columns[: len(chosen)]]
-        yield Piece(columns, numbers, found)
+        columns = [column.combine_chunks() for column in table.unify_dictionaries().columns]
+        yield Piece(columns[: len(chosen)], numbers, found)
 
 
 def _filled(table: Any) -> np.ndarray | None:
@@ -130,14 +128,14 @@ def _filled(table: Any) -> np.ndarray | None:
     return None if filled.all() else filled
 
 
-def _blocks(stream: Any) -> Iterator[bytes]:
+def _blocks(stream: Any) -> Iterator[memoryview]:
     """Yield the bytes of a file in blocks of whole rows."""
     block = stream.read(SIZE)
     while block:
         more = stream.read(max(SIZE, len(block) - SIZE))
         end = _end_of_rows(block) if more else len(block)
         if end:
-            yield block[:end]
+            yield memoryview(block)[:end]
             block = block[end:] + more
         else:
             block += more
