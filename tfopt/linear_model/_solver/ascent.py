@@ -15,7 +15,7 @@ from tfopt.linear_model._solver.coordinate_descent import CoordinateDescent
 from tfopt.linear_model._solver.design import LaneDesign, MemoryDesign, Point, aligned_zeros
 from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.interior_point import InteriorPoint
-from tfopt.linear_model._solver.minimization import Minimization
+from tfopt.linear_model._solver.minimization import Epochs, Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton import Newton
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
@@ -267,7 +267,8 @@ def _minimization(
         steps = CoordinateDescent(objective, design, features, options.tol)
     else:
         steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(objective, design)
-    minimization = Minimization(objective, design, visits, steps, options, len(examples), first)
+    epochs, n = Epochs(objective, design, visits), len(examples)
+    minimization = Minimization(plan, steps, epochs, design.keep_best, options, n, first)
     for k, initial in enumerate(initial_points):
         if initial.w is None:
             if plan.begins_with_steps:

@@ -18,7 +18,7 @@ from tfopt.linear_model._solver.blocks import BlockState, collect_duals
 from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.execution import Executor
 from tfopt.linear_model._solver.interior_point import InteriorPoint
-from tfopt.linear_model._solver.minimization import Minimization
+from tfopt.linear_model._solver.minimization import Epochs, Minimization
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton import Newton
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
@@ -258,7 +258,8 @@ def fit_blocks(
     design = BlockDesign(executor, plan, n_problems)
     visits = BlockVisits(design, ascents)
     steps: Steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(objective, design)
-    minimization = Minimization(objective, design, lambda: visits, steps, options, n_problems)
+    epochs = Epochs(objective, design, lambda: visits)
+    minimization = Minimization(plan, steps, epochs, design.keep_best, options, n_problems)
     if plan.begins_with_steps:
         last = estimator._warm_start_weights()
         for k, ascent in enumerate(ascents):

@@ -11,10 +11,11 @@ from tfopt.linear_model._solver.certificate import Certificate, certify
 from tfopt.linear_model._solver.design import Design, Point
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.solvers import INTERIOR
 from tfopt.linear_model._solver.steps import Steps
 
-__all__ = ["Minimization", "Visits"]
+__all__ = ["Epochs", "Minimization", "Visits"]
 
 
 class Visits(Protocol):
@@ -27,11 +28,8 @@ class Visits(Protocol):
         """Return the unshrunk weights and the intercepts of problems that are to be certified."""
 
 
-class Minimization:
-    """The minimization of the objectives of several problems that share their rows.
-
-    Each iteration is an epoch of visits or, while there are problems for which steps pay, a step of
-    each of these.
+class Epochs:
+    """Epochs of visits, and certificates of their dual variables.
 
     Parameters
     ----------
@@ -40,8 +38,46 @@ class Minimization:
     design : Design
     visits : callable
         Returns the visits, when they begin.
+
+    Attributes
+    ----------
+    number : int
+        How many epochs there were.
+    """
+
+    def __init__(self, objective: Objective, design: Design, visits: Callable[[], Visits]) -> None:
+        self.objective, self.design, self.visits, self.number = objective, design, visits, 0
+
+    def run(self, problems: Sequence[int]) -> Mapping[int, float]:
+        """Visit the examples once, and return estimates of the problems' gaps."""
+        self.number += 1
+        return self.visits().run(self.number, problems)
+
+    def certify(
+        self, problems: Sequence[int], estimates: Mapping[int, float]
+    ) -> dict[int, Certificate]:
+        """Compute the duality gaps, given estimates of them."""
+        if not problems:
+            return {}
+        points = self.visits().points(problems)
+        return certify(self.objective, self.design, points, estimates)
+
+
+class Minimization:
+    """The minimization of the objectives of several problems that share their rows.
+
+    Each iteration is an epoch of visits or, while there are problems for which steps pay, a step of
+    each of these.
+
+    Parameters
+    ----------
+    plan : Plan
     steps : Steps
         The method that the plan has for steps.
+    epochs : Epochs or None
+        None if there are only steps.
+    keep_best : callable
+        Keeps the dual variables of a problem's last certificate, which is the best so far.
     options : SolverOptions
     n_problems : int
     first_number : int, optional
@@ -50,25 +86,31 @@ class Minimization:
     Attributes
     ----------
     monitors : list of ConvergenceMonitor
-    n_iter, n_epochs : int
-        How many iterations there were, and how many of them were epochs.
+    n_iter : int
+        How many iterations there were.
     """
 
     def __init__(
         self,
-        objective: Objective,
-        design: Design,
-        visits: Callable[[], Visits],
+        plan: Plan,
         steps: Steps,
+        epochs: Epochs | None,
+        keep_best: Callable[[int], None],
         options: SolverOptions,
         n_problems: int,
         first_number: int = 0,
     ) -> None:
-        self.objective, self.design, self.visits, self.steps = objective, design, visits, steps
+        self.plan, self.steps, self.keep_best, self.n_iter = plan, steps, keep_best, 0
+        self._epochs = epochs
         self.monitors = [
-            ConvergenceMonitor(options, design.plan, first_number + k) for k in range(n_problems)
+            ConvergenceMonitor(options, plan, first_number + k) for k in range(n_problems)
         ]
-        self.n_iter, self.n_epochs = 0, 0
+
+    @property
+    def epochs(self) -> Epochs:
+        """The epochs, of a plan that has some."""
+        assert self._epochs is not None
+        return self._epochs
 
     def begin_steps(
         self, problem: int, w: np.ndarray, bias: float, *, tentatively: bool = False
@@ -79,7 +121,7 @@ class Minimization:
         """
         monitor = self.monitors[problem]
         monitor.is_tentative, monitor.wants_steps = tentatively, not tentatively
-        if not (tentatively and self.design.plan.steps == INTERIOR):  # that begins with the duals
+        if not (tentatively and self.plan.steps == INTERIOR):  # that begins with the duals
             self.steps.start(problem, w, bias)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # that is far from the minimum
@@ -107,14 +149,11 @@ class Minimization:
 
     def _epoch(self, active: Sequence[int]) -> None:
         """Visit the examples, certify where that is due, and begin steps where they take over."""
-        self.n_epochs += 1
-        estimates = self.visits().run(self.n_epochs, active)
-        due = [k for k in active if self.monitors[k].should_certify(self.n_epochs, estimates[k])]
-        if not due:
-            return
-        points = self.visits().points(due)
-        for k, point in certify(self.objective, self.design, points, estimates).items():
-            self.monitors[k].update(point, self.n_epochs, estimates[k])
+        estimates = self.epochs.run(active)
+        number = self.epochs.number
+        due = [k for k in active if self.monitors[k].should_certify(number, estimates[k])]
+        for k, point in self.epochs.certify(due, estimates).items():
+            self.monitors[k].update(point, number, estimates[k])
             self._keep_best(k, point)
             if self.monitors[k].wants_steps:
                 self.begin_steps(k, point.w, point.bias)
@@ -146,8 +185,7 @@ class Minimization:
 
     def _certify_warm_starts(self, problems: Sequence[int]) -> None:
         """Certify the dual variables of visits, from whose weights steps are to go on."""
-        points, estimates = self.visits().points(problems), dict.fromkeys(problems, 0.0)
-        for k, point in certify(self.objective, self.design, points, estimates).items():
+        for k, point in self.epochs.certify(problems, dict.fromkeys(problems, 0.0)).items():
             self._certified(k, point)
             if not self.monitors[k].is_done and self.monitors[k].wants_steps:
                 self.steps.start(k, point.w, point.bias)
@@ -158,20 +196,20 @@ class Minimization:
 
     def _keep_best(self, problem: int, point: Certificate) -> None:
         if self.monitors[problem].best is point:
-            self.design.keep_best(problem)
+            self.keep_best(problem)
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         return {
             "n_iter": self.n_iter,
-            "n_epochs": self.n_epochs,
+            "n_epochs": self.epochs.number,
             **self.steps.state(),
             "monitors": [monitor.state() for monitor in self.monitors],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore the state of a checkpoint."""
-        self.n_iter, self.n_epochs = int(state["n_iter"]), int(state["n_epochs"])
+        self.n_iter, self.epochs.number = int(state["n_iter"]), int(state["n_epochs"])
         self.steps.restore(state)
         for monitor, saved in zip(self.monitors, state["monitors"], strict=True):
             monitor.restore(saved)

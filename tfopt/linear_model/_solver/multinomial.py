@@ -13,6 +13,7 @@ where an intercept demands that sum_i c_i * a_i = 0. At the minimum q_i = softma
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +21,14 @@ from scipy.special import kl_div
 
 from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver.certificate import Certificate
+from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
 from tfopt.linear_model._solver.multinomial_system import Multinomial, MultinomialSystem, is_small
 from tfopt.linear_model._solver.newton import MIN_DECREASE, armijo_holds
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CG
+from tfopt.linear_model._solver.steps import Steps
 from tfopt.linear_model._solver.work import CHEAP
 
 __all__ = ["Multinomial", "solve_multinomial"]
@@ -70,43 +73,77 @@ def solve_multinomial(
     """
     why = f"{problem.n_classes} classes as one problem, {problem.n_features} features"
     plan = Plan(CG, CG, f"{CG}: {why}", is_only=True, step_polishes=is_small(problem, CHEAP))
-    monitor = ConvergenceMonitor(options, plan, 0)
     theta = start - start.mean(axis=0)
     if problem.intercept and not theta.any():
         with np.errstate(divide="ignore"):
             theta[:, -1] = np.maximum(np.log(problem.class_sums), -1e3)
         theta -= theta.mean(axis=0)
-    duals = np.zeros((problem.n_classes, len(problem.codes)))
+    steps = MultinomialSteps(problem)
+    minimization = Minimization(plan, steps, None, steps.keep_best, options, 1)
+    minimization.begin_steps(0, theta, 0.0)
+    minimization.run()
+    return minimization.monitors[0].result(), steps.duals
 
-    def certified(theta: np.ndarray) -> tuple[_Place, Certificate]:
-        nonlocal duals
-        place = with_best_intercepts(problem, _Place.at(problem, theta, problem.scores(theta)))
-        point, q = certify(problem, place)
-        monitor.update_step(point)
-        if monitor.best is point:
-            duals = -q
-            duals[problem.codes, np.arange(q.shape[1])] += 1.0
-        return place, point
 
-    place: _Place | None = _Place.at(problem, theta, problem.scores(theta))
-    system = MultinomialSystem(problem)
-    while place is not None:
-        V = -place.gradient[:, :-1] / problem.l2
-        point = _certificate(problem, place, V, 0.0)
-        is_certified = monitor.should_certify_step(point)
-        if is_certified:
-            place, point = certified(place.theta)
-        else:
-            monitor.skip_step(point)
-        if monitor.is_done:
-            break
-        last, place = place, newton_step(problem, system, point, place)
-    else:
-        if not is_certified:
-            certified(last.theta)
-        if not monitor.is_done:
-            monitor.end_steps()
-    return monitor.result(), duals
+class MultinomialSteps(Steps):
+    """The steps of Newton's method for one problem, whose number is 0.
+
+    Attributes
+    ----------
+    duals : ndarray, shape (n_classes, n_samples)
+        The dual variables of the best certificate.
+    """
+
+    def __init__(self, problem: Multinomial) -> None:
+        self.problem, self._system = problem, MultinomialSystem(problem)
+        self._place: _Place | None = None
+        self._q = self.duals = np.zeros((problem.n_classes, len(problem.codes)))
+
+    @property
+    def active(self) -> Collection[int]:
+        return () if self._place is None else (0,)
+
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        """Begin at weights with the intercepts as their last column."""
+        self._place = _Place.at(self.problem, w, self.problem.scores(w))
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        assert self._place is not None
+        V = -self._place.gradient[:, :-1] / self.problem.l2
+        estimate = _certificate(self.problem, self._place, V, 0.0)
+        is_due = monitors[0].should_certify_step(estimate)
+        return {0: estimate}, self.certify([0] if is_due else [])
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        """Compute the duality gap at the best intercepts for the weights, and move there."""
+        if not problems:
+            return {}
+        assert self._place is not None
+        theta = self._place.theta
+        place = _Place.at(self.problem, theta, self.problem.scores(theta))
+        self._place = with_best_intercepts(self.problem, place)
+        point, self._q = certify(self.problem, self._place)
+        return {0: point}
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        if not going:
+            return []
+        assert self._place is not None
+        moved = newton_step(self.problem, self._system, going[0], self._place)
+        if moved is None:
+            return [0]
+        self._place = moved
+        return []
+
+    def end(self, problem: int) -> None:
+        self._place = None
+
+    def keep_best(self, problem: int) -> None:
+        """Keep the dual variables of the last certificate."""
+        self.duals = -self._q
+        self.duals[self.problem.codes, np.arange(self._q.shape[1])] += 1.0
 
 
 def _certificate(problem: Multinomial, place: _Place, V: np.ndarray, gap: float) -> Certificate:
