@@ -21,7 +21,9 @@ __all__ = ["ConvergenceMonitor", "SolverOptions", "SolverResult"]
 CERTIFY_EVERY = 10
 #: Polishing a solution to the last digits takes about this many times the epochs before.
 POLISHING = 20
-#: And how many after a warm start.
+#: With a relative gap below this, the rounding of the objective, steps polish no more.
+POLISHED = 2.0**-53
+#: About how many steps Newton's method takes after a warm start.
 WARM_NEWTON_STEPS = 2
 #: By which factor, as a logarithm, an epoch is assumed to lower the gap while only one is known.
 ASSUMED_RATE = 0.3
@@ -221,12 +223,14 @@ class ConvergenceMonitor:
     def update_step(self, point: Certificate) -> None:
         """Record a certificate of a step.
 
-        If steps polish the solution, they end when one does not halve the gap, which is rounding.
+        If steps polish the solution, they end when one does not halve the gap, which is rounding,
+        or when the gap is negligible.
         """
         if self.is_tentative:
             self.begin(point)
             return
         goes_on = self._steps_polish and 2 * point.gap < self._last_step_gap
+        goes_on = goes_on and point.relative_gap > POLISHED
         self._last_step_gap = point.gap
         best = self._keep_best(point)
         self._recorder.certified(best, self.plan.steps)
