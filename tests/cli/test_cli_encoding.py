@@ -71,6 +71,24 @@ def test_a_csv_gives_the_optimum_and_its_gap(cli, people):
     assert "home city=New York" in shown and f"features  {len(names)}, named" in shown
 
 
+def test_options_of_tables(cli, people, folder):
+    """What is between fields, columns that are no features or are text, and missing values."""
+    text = (folder / "people.csv").read_text().replace("Oslo, Norway", "Oslo")
+    (folder / "other.csv").write_text(text.replace(",", ";").replace('"basic"', '"none"'))
+    flags = ["--sep", ";", "--drop", "signed up", "--drop", "home city", "--missing", "none"]
+    train(cli, "other.csv", *flags, "--categorical", "is new", "--scale")
+    model = read_model("model.npz")
+    names = model.columns.features
+    assert not [name for name in names if name.startswith(("signed up", "home city"))]
+    assert {"Plan=premium", "Plan=(missing)"} <= {*names} and "Plan=none" not in names
+    assert [name for name in names if name.startswith("is new=")]
+    assert model.columns.encoding.columns[0].spread == pytest.approx(
+        people["Age (years)"].std(ddof=0)
+    )
+    assert cli("predict", "model.npz", "other.csv", "--sep", ";").code == 0
+    assert cli("predict", "model.npz", "other.csv").code == 1
+
+
 def test_every_command_takes_the_same_file(cli, people, folder):
     result = train(cli, "people.csv")
     data = read_data("people.csv", ReadOptions(label=LABEL))

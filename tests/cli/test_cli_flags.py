@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from tfopt.cli.options import OPTIONS
+from tfopt.cli.options import LOSSES, OPTIONS
 from tfopt.cli.parser import COMMANDS
 from tfopt.selftest.cases import CASES
 
@@ -23,6 +23,12 @@ VALUES = {
     "--epsilon": "0.3",
     "--quantile": "0.3",
     "--gamma": "0.3",
+    "--class-weight": "1=3",
+    "--sep": ";",
+    "--drop": "a",
+    "--categorical": "a",
+    "--missing": "a",
+    "--scale": None,
     "--l1": "0.01",
     "--l2": "0.3",
     "--bias": "2",
@@ -121,7 +127,17 @@ def test_every_flag_has_an_effect_or_is_refused(cli, data, solver):
 
 
 #: The other commands: the arguments of a plain call, and values of the flags.
-READING = {"--format": "csv", "--label": "y", "--weight": "w", "--on-bad-line": "skip"}
+READING = {
+    "--sep": ";",
+    "--format": "csv",
+    "--label": "y",
+    "--weight": "w",
+    "--on-bad-line": "skip",
+}
+#: What is for tables, or for losses that are not the default one.
+OF_OTHERS = {
+    row.flag for row in OPTIONS if "csv" in row.formats or "logistic" not in (row.losses or LOSSES)
+}
 OTHERS = {
     "predict": (
         ["model.npz", "test.svm"],
@@ -135,6 +151,11 @@ OTHERS = {
             "--epsilon": "0.3",
             "--quantile": "0.3",
             "--gamma": "0.3",
+            "--class-weight": "1=3",
+            "--drop": "a",
+            "--categorical": "a",
+            "--missing": "a",
+            "--scale": None,
             "--l1": "0.01",
             "--l2": "1,2",
             "--C": "1,2",
@@ -167,7 +188,7 @@ def test_every_flag_of_the_other_commands_has_an_effect(cli, data, monkeypatch):
             flag = [name] if value is None else [name, value]
             before = written(data)
             outcome = cli(command, *inputs, *flag)
-            if name in ("--weight", "--epsilon", "--quantile", "--gamma"):  # tables; other losses
+            if name in OF_OTHERS:  # tables; other losses
                 assert outcome.code == 2 and name in outcome.err
                 continue
             if name == "--gpu" and outcome.code:

@@ -15,6 +15,7 @@ from tfopt.cli import report
 from tfopt.cli.options import CLASSIFICATION, LOSSES
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_data
+from tfopt.linear_model import LinearClassifier
 from tfopt.linear_model.model_file import read_model
 
 ROWS = "3 1:1\n0 2:1\n2 1:.5 2:.5\n5 1:2\n1 3:.1\n0 2:2\n"
@@ -142,6 +143,38 @@ def test_parameters_of_losses(cli, folder, loss, flag, value):
     assert trained["losses"]["train"] == pytest.approx(mean)
     found = cli("cv", "counts", "--loss", loss, flag, value, "--folds", "2", "--json").json()
     assert found[flag[2:]] == value
+
+
+@pytest.mark.parametrize("text", ["balanced", "yes=3,no=0.25", "1=3"])
+def test_weights_of_classes(cli, folder, text):
+    """They are the estimator's; the labels are those of the file, text or numbers."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((40, 2)).round(3)
+    y = (X[:, 0] + random.standard_normal(40) > 0.5).astype(int)
+    names = np.array(["0", "1"] if text == "1=3" else ["no", "yes"])
+    if text == "1=3":
+        lines = (f"{label} 1:{a} 2:{b}\n" for label, (a, b) in zip(y, X.tolist(), strict=True))
+        path, flags = folder / "d.svm", []
+        path.write_text("".join(lines))
+    else:
+        lines = (f"{names[k]},{a},{b}\n" for k, (a, b) in zip(y, X.tolist(), strict=True))
+        path, flags = folder / "d.csv", ["--label", "y"]
+        path.write_text("y,a,b\n" + "".join(lines))
+    own = [*flags, "--class-weight", text]
+    assert cli("train", path, *own, "--tol", "1e-12", "--l2", "0.1", "--quiet").code == 0
+    weights = "balanced"
+    if text != "balanced":
+        factors = dict(part.split("=") for part in text.split(","))
+        weights = {k: float(factors[name]) for k, name in enumerate(names) if name in factors}
+    expected = LinearClassifier(l2=4.0, class_weight=weights, tol=1e-12).fit(X, y)
+    model = read_model("model.npz")
+    np.testing.assert_allclose(model.weights, expected.coef_[0], rtol=1e-6)
+    assert model.settings["class_weight"] == text
+    losses = [
+        cli("cv", path, *each, "--l2", "0.1", "--json", "--quiet").json()["best"]["loss"]
+        for each in (flags, own)
+    ]
+    assert losses[0] != losses[1]
 
 
 def test_labels_that_a_loss_forbids(cli, folder):

@@ -86,6 +86,22 @@ def test_the_model_is_that_of_partial_fit(cli, folder, loss, classes):
     assert facts["rows"] == {"train": 60} and facts["scores"] == {}
 
 
+@pytest.mark.parametrize(
+    ("flags", "kind", "options"),
+    [
+        ("--loss smooth_hinge --gamma 0.3", FTRLClassifier, {"gamma": 0.3}),
+        ("--loss hinge --class-weight 1=3,0=0.5", FTRLClassifier, {"class_weight": {0: 0.5, 1: 3}}),
+        ("--loss huber --epsilon 0.2", FTRLRegressor, {"epsilon": 0.2}),
+        ("--loss quantile --quantile 0.2", FTRLRegressor, {"quantile": 0.2}),
+    ],
+)
+def test_options_of_losses_and_weights_of_classes(cli, data, flags, kind, options):
+    assert cli("train", data, *FLAGS, *flags.split()).code == 0
+    classes = [0.0, 1.0] if kind is FTRLClassifier else None
+    expected = by_hand(data, kind(flags.split()[1], batch_size=8, **options), classes)
+    np.testing.assert_array_equal(load_model("model.npz").coef_, expected.coef_)
+
+
 def test_the_progressive_loss_is_of_rows_that_are_not_yet_learned(cli, data):
     flags = ["--solver", "ftrl", "--batch-size", "1", "--quiet", "--json"]
     ((rows, mean),) = cli("train", data, *flags).json()["progressive_losses"][-1:]
@@ -180,7 +196,8 @@ def test_a_bad_line_of_any_block(cli, data, folder, line):
         (["one.svm"], 1, "one.svm: logistic loss needs two classes or more, the labels have 1: 1"),
         (["none.svm"], 1, "none.svm: no data rows\n"),
         (["two.svm", "--loss", "poisson"], 1, "two.svm: loss='poisson' needs non-negative"),
-        (["two.svm", "--loss", "hinge"], 2, "--solver ftrl is for --loss logistic or squared or"),
+        (["two.svm", "--class-weight", "2=1"], 1, "two.svm: has no label 2, which --class-weight"),
+        (["two.svm", "--class-weight", "balanced"], 2, "--class-weight balanced needs all rows"),
         (["two.svm", "--tol", "1"], 2, "--tol works with --solver auto or sdca or"),
         (["two.svm", "--plot", "x.png"], 2, "--plot works with --solver auto"),
         (["two.svm", "--workers", "2"], 2, "--workers works with --solver auto alone"),

@@ -48,3 +48,32 @@ def numbers(text: str) -> list[float]:
 
 
 numbers.__name__ = "list of numbers"
+
+
+def separator(text: str) -> str:
+    """Return what is between the fields of a line: a character, or "tab"."""
+    found = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(found) != 1 or not found.isascii() or found in '"\r\n':
+        raise argparse.ArgumentTypeError(f"must be a character such as ; or tab, not {text!r}")
+    return found
+
+
+def class_weights(text: str) -> str:
+    """Return the text itself, if it is "balanced" or LABEL=WEIGHT,..."""
+    if text != "balanced":
+        factors_of(text)
+    return text
+
+
+class_weights.__name__ = "list of weights"
+
+
+def factors_of(text: str) -> dict[str, float]:
+    """Return the weights in LABEL=WEIGHT,... by the texts of labels."""
+    factors: dict[str, float] = {}
+    for part in text.split(","):
+        label, _, weight = part.rpartition("=")
+        if not label or label in factors:
+            raise argparse.ArgumentTypeError(f"must be balanced, or LABEL=WEIGHT,..., not {text!r}")
+        factors[label] = non_negative(weight)
+    return factors

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from tfopt.cli.files import CommandError, File
+from tfopt.cli.converters import factors_of
+from tfopt.cli.files import CommandError, File, show_label
 from tfopt.io import hash_features
 from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.stored_model import Columns
 from tfopt.linear_model.table_facts import Table
 
-__all__ = ["Data", "Layout", "find_classes", "targets"]
+__all__ = ["Data", "Layout", "class_weights", "find_classes", "labels_of", "targets"]
 
 
 #: Up to which integers, and to which numbers, one float64 is one label.
@@ -168,6 +169,28 @@ def find_classes(name: str, labels: np.ndarray, loss: str) -> tuple[float, ...]:
             + ", ".join(f"{label:g}" for label in labels)
         )
     return tuple(labels.tolist())
+
+
+def class_weights(
+    name: str, text: str | None, labels: tuple[Any, ...]
+) -> dict[float, float] | str | None:
+    """Return the weights of --class-weight by the index of each label, or what is for all."""
+    if text is None or text == "balanced":
+        return text
+    index = {show_label(label): float(k) for k, label in enumerate(labels)}
+    factors = factors_of(text)
+    for label in factors.keys() - index.keys():
+        raise CommandError(
+            f"{name}: has no label {label}, which --class-weight names; it has "
+            f"{', '.join([*index][:20])}"
+        )
+    return {index[label]: factor for label, factor in factors.items()}
+
+
+def labels_of(classes: tuple[float, ...] | None, columns: Columns | None) -> tuple[Any, ...]:
+    """Return the labels as a user knows them; of regression none."""
+    names = None if columns is None else columns.classes
+    return names or classes or ()
 
 
 def targets(data: Data, classes: tuple[float, ...] | None) -> np.ndarray:

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tfopt.cli.converters import count, non_negative, number, numbers, positive, share
+from tfopt.cli.converters import (
+    class_weights,
+    count,
+    non_negative,
+    number,
+    numbers,
+    positive,
+    separator,
+    share,
+)
 
 __all__ = [
     "CERTIFIED",
@@ -34,11 +43,12 @@ MODELS = (".npz", ".json", ".onnx")
 #: The solvers that prove how far the minimum is; "auto" chooses among the others.
 CERTIFIED = ("auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point")
 #: The solver that learns rows as they are read, and its losses.
-STREAMS, STREAM_LOSSES = ("ftrl",), ("logistic", "squared", "poisson")
+STREAMS = ("ftrl",)
+STREAM_LOSSES = tuple(loss for loss in LOSSES if loss != "multinomial")
 #: The solvers whose fits can be saved, "auto" on a cluster.
 SAVED = ("auto", *STREAMS)
 FORMATS = ("libsvm", "csv", "parquet")
-TABLES = ("csv", "parquet")
+TABLES, CSV, LIBSVM = ("csv", "parquet"), ("csv",), ("libsvm",)
 
 
 @dataclass(frozen=True)
@@ -69,8 +79,12 @@ class Option:
         The solvers, the losses, or the formats of DATA, that it is for; () for all.
     setting : bool
         Whether it is a setting of the fit, which the model file has by its name.
+    repeats : bool
+        Whether it may be given several times, for a tuple of values.
     apart : str
         Options of a command with the same word here exclude each other.
+    together : str
+        Those with the same word here are neighbours, and told together by help.
     """
 
     flag: str
@@ -87,7 +101,9 @@ class Option:
     losses: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
     setting: bool = False
+    repeats: bool = False
     apart: str = ""
+    together: str = ""
 
     @property
     def name(self) -> str:
@@ -122,14 +138,26 @@ OPTIONS = (
         "data", _READS,
         Option("--format", "of the files", choices=("auto", *FORMATS), default="auto",
                shown="by suffix"),
-        Option("--label", "column of the labels", metavar="COLUMN", formats=TABLES),
-        Option("--weight", "column of the weights of rows", metavar="COLUMN", formats=TABLES),
+        Option("--label", "column of the labels", metavar="COL", formats=TABLES),
+        Option("--weight", "column of the weights of rows", metavar="COL", formats=TABLES),
+        Option("--sep", "what is between fields of CSV, or tab", separator, "CHARACTER",
+               shown="by suffix", formats=CSV),
+    ),
+    *_rows(
+        "data", _FITS,
+        Option("--drop", "a column to leave out; repeatable", metavar="COL", formats=TABLES,
+               repeats=True),
+        Option("--categorical", "a column of text, even if of numbers; repeatable",
+               metavar="COL", formats=TABLES, repeats=True),
+        Option("--missing", "another text of missing values; repeatable", metavar="TEXT",
+               formats=CSV, repeats=True),
+        Option("--scale", "give numbers mean 0 and standard deviation 1", None, formats=TABLES),
     ),
     *_rows(
         "data", _FITS,
         Option("--zero-based", "whether LIBSVM counts from 0",
                choices=("auto", "yes", "no"), default="auto", shown="if 0 occurs",
-               formats=("libsvm",)),
+               formats=LIBSVM),
     ),
     *_rows(
         "data", _READS,
@@ -139,7 +167,7 @@ OPTIONS = (
     # what is minimized
     *_rows(
         "fit", _FITS,
-        Option("--loss", "of numbers from squared on", choices=LOSSES, default="logistic",
+        Option("--loss", "", choices=LOSSES, default="logistic",
                setting=True),
         Option("--gamma", "of smooth_hinge: the width of its corner", positive, "X", shown="1",
                losses=("smooth_hinge",), setting=True),
@@ -147,10 +175,12 @@ OPTIONS = (
                shown="1.35, 0.1", losses=("huber", *INSENSITIVE), setting=True),
         Option("--quantile", "of quantile: the share of labels below", share, "Q", shown="0.5",
                losses=("quantile",), setting=True),
+        Option("--class-weight", "balanced, or LABEL=W,...", class_weights, "W",
+               losses=CLASSIFICATION, setting=True),
     ),
     *_rows(
         "fit", _TRAIN,
-        Option("--solver", "of the minimum; or ftrl, of a stream", choices=(*CERTIFIED, *STREAMS),
+        Option("--solver", "", choices=(*CERTIFIED, *STREAMS),
                default="auto", setting=True),
     ),
     *_rows(
@@ -185,14 +215,14 @@ OPTIONS = (
     ),
     *_rows(
         "fit", _TRAIN,
-        Option("--learning-rate", "of ftrl: that of a first step", positive, "X", 0.5,
+        Option("--learning-rate", "of ftrl", positive, "X", 0.5, together="ftrl",
                solvers=STREAMS, setting=True),
-        Option("--beta", "of ftrl: how late it falls", non_negative, "X", 0.0,
+        Option("--beta", "its delay", non_negative, "X", 0.0, together="ftrl",
                solvers=STREAMS, setting=True),
-        Option("--batch-size", "of ftrl: rows of a step", count(1), "N", 32,
+        Option("--batch-size", "rows of a step", count(1), "N", 32, together="ftrl",
                solvers=STREAMS, setting=True),
-        Option("--hash", "of ftrl: hash features to N columns", count(1, 2**31 - 1), "N",
-               solvers=STREAMS, formats=("libsvm",), setting=True),
+        Option("--hash", "hash features to N columns", count(1, 2**31 - 1), "N",
+               together="ftrl", solvers=STREAMS, formats=LIBSVM, setting=True),
     ),
     *_rows(
         "cluster", _TRAIN,
@@ -216,14 +246,14 @@ OPTIONS = (
         Option("--plot", f"draw the gaps ({', '.join(PICTURES)})",
                metavar="PICTURE",
                solvers=CERTIFIED),
-        Option("--json", "print one JSON object instead of text", None),
-        Option("--quiet", "show no progress", None),
+        Option("--json", "print one JSON object instead of text", None, together="text"),
+        Option("--quiet", "show no progress", None, together="text"),
     ),
     *_rows(
         "output", _CV,
         Option("--model", "fit the best penalty to all rows, and write the model", metavar="OUT"),
-        Option("--json", "print one JSON object instead of a table", None),
-        Option("--quiet", "show no progress", None),
+        Option("--json", "print one JSON object instead of text", None, together="text"),
+        Option("--quiet", "show no progress", None, together="text"),
     ),
     *_rows(
         "output", ("predict",),
@@ -241,4 +271,6 @@ OPTIONS = (
            Option("--json", "print one JSON object", None)),
 )  # fmt: skip
 #: The parameters of losses.
-LOSS_OPTIONS = {row.name: row for row in OPTIONS if row.losses}
+LOSS_OPTIONS = {
+    row.name: row for row in OPTIONS if row.losses and not {*CLASSIFICATION} <= {*row.losses}
+}

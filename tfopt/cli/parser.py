@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
 import os
 import re
 import sys
@@ -15,11 +16,14 @@ from typing import Any, NamedTuple, NoReturn
 import tfopt
 from tfopt.cli.options import (
     CLASSIFICATION,
+    CSV,
+    LIBSVM,
     MODELS,
     OPTIONS,
     PICTURES,
     STREAM_LOSSES,
     STREAMS,
+    TABLES,
     Option,
 )
 from tfopt.cli.read_options import Base, ReadOptions
@@ -31,8 +35,7 @@ _EXIT_CODES = """\
 Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped above
 --tol, 130 interrupted, 141 the reader of the output went away."""
 _FILES = """\
-Files are LIBSVM text or tables (.csv, .tsv, .parquet), plain or compressed, URLs, or - for standard
-input."""
+Files are LIBSVM text or tables (.csv, .tsv, .parquet), plain or compressed, URLs, or -."""
 #: The default number of blocks on a cluster, which must not depend on its workers.
 BLOCKS = 8
 #: The endings of checkpoints of a stream.
@@ -64,7 +67,7 @@ COMMANDS = {
         "tfopt.cli.train:run",
         "fit a model and score it",
         f"""\
-Minimize the mean loss and the penalties of a linear model. {_FILES}""",
+Fit a linear model. {_FILES}""",
     ),
     "predict": Command(
         "tfopt.cli.models:predict",
@@ -177,19 +180,21 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         left = [row for row in self.rows if row.is_positional]
-        lines = [f"usage: {self.prog} {' '.join(_place(row) for row in left)} [OPTION]...", ""]
+        lines = [f"usage: {self.prog} {' '.join(_place(row) for row in left)} [OPTION]..."]
         if not self.rows:
             lines[0] = f"usage: {self.prog} [--version] COMMAND ..."
-        lines += [*_wrapped(self.text), ""]
+        lines += [*_wrapped(self.text), *[""] * (not self.rows)]
         if not self.rows:
             lines += [f"  {name:<10}{each.summary}" for name, each in COMMANDS.items()]
             lines += ["", f"{self.prog} COMMAND --help lists its options.", *_wrapped(_EXIT_CODES)]
+        rows = sorted(self.rows, key=lambda row: _GROUPS.index(row.group))
         group = ""
-        for row in sorted(self.rows, key=lambda row: _GROUPS.index(row.group)):
-            if row.group != group:
-                group = row.group
+        for _, each in itertools.groupby(rows, lambda row: row.together or row.flag):
+            together = [*each]
+            if together[0].group != group:
+                group = together[0].group
                 lines.append(f"{group}:")
-            lines += _help_of(row)
+            lines += _help_of(together)
         return "\n".join(lines) + "\n"
 
 
@@ -204,22 +209,22 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(" ".join(text.split()), _WIDTH)
 
 
-def _help_of(row: Option) -> list[str]:
-    """Return the lines of help about an option."""
-    left = f"  {row.flag} {'' if row.choices else row.metavar}".rstrip()
-    text = row.help
-    if row.choices:
-        text += f": {', '.join(row.choices)}"
-    default = row.shown or ("" if row.default is None else f"{row.default}")
-    if default:
-        text += f" [{default}]"
+def _help_of(rows: list[Option]) -> list[str]:
+    """Return the lines of help about options that are told together."""
+    flags = (f"{row.flag} {'' if row.choices else row.metavar}".rstrip() for row in rows)
     return textwrap.wrap(
-        text,
+        "; ".join(map(_text_of, rows)),
         _WIDTH,
         break_on_hyphens=False,
-        initial_indent=f"{left} ".ljust(_LEFT),
+        initial_indent=f"  {', '.join(flags)} ".ljust(_LEFT),
         subsequent_indent=" " * _LEFT,
     )
+
+
+def _text_of(row: Option) -> str:
+    text = ": ".join(filter(None, [row.help, ", ".join(row.choices)]))
+    default = row.shown or ("" if row.default is None else f"{row.default}")
+    return f"{text} [{default}]" if default else text
 
 
 def _meant(word: str, known: Sequence[str]) -> str:
@@ -237,6 +242,7 @@ def _add(parser: Any, row: Option) -> None:
         parser.add_argument(row.flag, dest=row.name, action="store_const", const=True, **options)
     else:
         options |= {"choices": row.choices} if row.choices else {"metavar": row.metavar}
+        options |= {"action": "append"} if row.repeats else {}
         parser.add_argument(row.flag, dest=row.name, type=row.convert, **options)
 
 
@@ -246,6 +252,8 @@ def _add(parser: Any, row: Option) -> None:
 def _finish(parser: _Parser, arguments: argparse.Namespace) -> None:
     """Refuse options that do not apply, set defaults, and gather the settings."""
     rows = {row.name: row for row in parser.rows}
+    if "loss" in rows and "solver" not in rows:
+        arguments.solver = "auto"
     if "data" in rows:
         for name in ("solver", "loss", "format"):
             if name in rows and getattr(arguments, name) is None:
@@ -267,6 +275,13 @@ def _finish(parser: _Parser, arguments: argparse.Namespace) -> None:
         check(parser, arguments)
 
 
+_KINDS = {
+    TABLES: "tables (.csv, .tsv, .parquet, or --format)",
+    CSV: "CSV files",
+    LIBSVM: "LIBSVM files",
+}
+
+
 def _default(row: Option, arguments: argparse.Namespace) -> Any:
     is_stream = getattr(arguments, "solver", "") in STREAMS
     return row.of_streams if is_stream and row.of_streams is not None else row.default
@@ -280,12 +295,7 @@ def _reason_against(row: Option, arguments: argparse.Namespace) -> str:
     if loss and row.losses and loss not in row.losses:
         return f"is for --loss {' or '.join(row.losses)}"
     if row.formats and arguments.reading.format_of(arguments.data) not in row.formats:
-        is_of_tables = "libsvm" not in row.formats
-        return (
-            "is for tables (.csv, .tsv, .parquet, or --format)"
-            if is_of_tables
-            else ("is for LIBSVM files")
-        )
+        return f"is for {_KINDS[row.formats]}"
     return ""
 
 
@@ -307,6 +317,12 @@ def _reading(arguments: argparse.Namespace) -> ReadOptions:
         zero_based=bases.get(getattr(arguments, "zero_based", None), "auto"),
         label=arguments.label,
         weight=arguments.weight,
+        separator=arguments.sep,
+        scale=bool(getattr(arguments, "scale", None)),
+        **{
+            name: tuple(getattr(arguments, name, None) or ())
+            for name in ("drop", "categorical", "missing")
+        },
         on_bad_line=arguments.on_bad_line or "error",
         has_classes=getattr(arguments, "loss", "logistic") in CLASSIFICATION,
     )
@@ -335,7 +351,9 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
         arguments.settings = arguments.settings.replaced(blocks=BLOCKS)
     is_stream = arguments.solver in STREAMS
     if is_stream and arguments.loss not in STREAM_LOSSES:
-        parser.error(f"--solver {arguments.solver} is for --loss {' or '.join(STREAM_LOSSES)}")
+        parser.error(f"--loss {arguments.loss} does not work with --solver {arguments.solver}")
+    if is_stream and arguments.class_weight == "balanced":
+        parser.error("--class-weight balanced needs all rows: with --solver ftrl name LABEL=W,...")
     given = [name for name in ("checkpoint_every", "resume", "checkpoint") if vars(arguments)[name]]
     ending = ".checkpoint.npz" if is_stream else ".checkpoint"
     path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}{ending}"

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from tfopt import threads
-from tfopt.cli.data import Data, find_classes
+from tfopt.cli.data import Data, class_weights, find_classes, labels_of
 from tfopt.cli.files import CommandError, check_writable, echo, print_json, show_label
 from tfopt.cli.models import write_model
 from tfopt.cli.options import CLASSIFICATION
@@ -71,12 +71,15 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: Settings, quiet: b
             "callback": show,
             **settings.loss_options,
         }
+        labels = labels_of(classes, train.columns)
+        if settings.class_weight is not None:
+            options["class_weight"] = class_weights(train.name, settings.class_weight, labels)
         if settings.solver != "auto":  # which estimators of a cluster always are
             options["solver"] = settings.solver
         name = "SDCARegressor" if classes is None else "SDCAClassifier"
         try:
             estimator = executor.fit(name, options, train, classes, settings)
-            _check_labels(estimator, _labels(classes, train.columns))
+            _check_labels(estimator, labels)
         except ValueError as error:
             raise CommandError(f"{train.name}: {error}") from error
     seconds = time.perf_counter() - started
@@ -109,12 +112,6 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: Settings, quiet: b
             for history in estimator.history_
         ],
     )
-
-
-def _labels(classes: tuple[float, ...] | None, columns: Columns | None) -> tuple[Any, ...]:
-    """Return the labels as a user knows them; of regression none."""
-    names = None if columns is None else columns.classes
-    return names or classes or ()
 
 
 def _check_labels(estimator: Any, labels: tuple[Any, ...]) -> None:
@@ -224,8 +221,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
     if classes is not None:
         counts = np.bincount(y.astype(np.intp))
         if counts.min() < 2:  # it could not be both learned and scored
-            labels = _labels(classes, data.columns)
-            label = show_label(labels[counts.argmin()])
+            label = show_label(labels_of(classes, data.columns)[counts.argmin()])
             raise CommandError(
                 f"{data.name}: each class needs two rows, and that of the label {label} has one"
             )
@@ -233,7 +229,11 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
     split: Any = (KFold if classes is None else StratifiedKFold)(arguments.folds, **shuffle)
     kind: Any = SDCARegressor if classes is None else SDCAClassifier
     parameters = arguments.settings.loss_options
-    loss = loss_of(arguments.loss, parameters)
+    labels = labels_of(classes, data.columns)
+    if arguments.class_weight is not None:
+        weights_of_classes = class_weights(data.name, arguments.class_weight, labels)
+        parameters = parameters | {"class_weight": weights_of_classes}
+    loss = loss_of(arguments.loss, arguments.settings.loss_options)
     penalties = np.full(len(path), arguments.l1), np.array(path)
     with (
         warnings.catch_warnings(),
@@ -258,7 +258,7 @@ def _folds(data: Data, path: list[float], arguments: argparse.Namespace) -> Iter
                 fits = []
                 for k in warm.order:  # that of the path
                     warm.fit(k)
-                    _check_labels(estimator, _labels(classes, data.columns))
+                    _check_labels(estimator, labels)
                     fits.append(_judged(estimator, loss, X[held], y[held], w_held))
                     loss_shown = f"{fits[-1].loss:.6g}"
                     line = f"fold {number:3}  l2 {path[k]:<10.4g}  loss {loss_shown}"

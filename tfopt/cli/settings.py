@@ -19,9 +19,10 @@ class Settings(SimpleNamespace):
     until the rows have been counted: then 1 over their number, liblinear's C = 1.
     """
 
-    #: Of solvers that fit no blocks, and of data that are not hashed.
+    #: Of solvers that fit no blocks, and of data that are not hashed; of losses of numbers.
     blocks: int | None = None
     hash: int | None = None
+    class_weight: str | None = None
 
     @property
     def bias_feature(self) -> float | None:
@@ -29,7 +30,7 @@ class Settings(SimpleNamespace):
         return self.bias if self.bias is not None and self.bias > 0 else None
 
     @property
-    def loss_options(self) -> dict[str, float]:
+    def loss_options(self) -> dict[str, Any]:
         """The parameters of the loss that were given."""
         return {name: value for name, value in vars(self).items() if name in LOSS_OPTIONS}
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfopt import checkpoints, linear_model
 from tfopt.cli.checkpoints import check_origin, run_origin
-from tfopt.cli.data import Data, Layout, find_classes, targets
+from tfopt.cli.data import Data, Layout, class_weights, find_classes, labels_of, targets
 from tfopt.cli.files import CommandError, file_of, note
 from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.read_options import ReadOptions
@@ -57,6 +57,9 @@ def fit(
     n_features = settings.hash or known.n_features
     note_model_size(n_features, files.quiet)
     model = _estimator(settings, known.total_weight)
+    if settings.class_weight is not None:
+        labels = labels_of(classes, known.layout.columns)
+        model.class_weight = class_weights(known.name, settings.class_weight, labels)
     at = _Position()
     saved = _Saved(path, settings, files) if files.wanted else None
     if files.resume and saved and not saved.resume(model, at) and not files.quiet:
@@ -99,11 +102,11 @@ def fit(
 def _estimator(settings: Settings, total_weight: float) -> Any:
     """Return an estimator, whose penalties are for the sum of the losses of all rows it sees."""
     seen = total_weight * settings.epochs
-    options = {"l1": settings.l1 * seen, "l2": settings.l2 * seen / 2}
+    options: dict[str, Any] = {"l1": settings.l1 * seen, "l2": settings.l2 * seen / 2}
     options |= {name: getattr(settings, name) for name in ("learning_rate", "beta", "batch_size")}
-    if settings.loss in CLASSIFICATION:
-        return linear_model.FTRLClassifier(**options)
-    return linear_model.FTRLRegressor(settings.loss, **options)
+    is_classifier = settings.loss in CLASSIFICATION
+    kind = linear_model.FTRLClassifier if is_classifier else linear_model.FTRLRegressor
+    return kind(settings.loss, **options, **settings.loss_options)
 
 
 def _blocks(

@@ -9,7 +9,6 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from tfopt.cli import sdca
 from tfopt.cli.files import CommandError, check_outside, check_writable, is_folder, print_json
 from tfopt.cli.models import write_model
 from tfopt.cli.options import STREAMS
@@ -49,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
     if is_stream:
         result = _learn_stream(arguments)
     else:
+        from tfopt.cli import sdca  # loaded if needed only
+
         with _executor(arguments) as executor:
             parts = _read_parts(paths, arguments, executor)
             result = sdca.fit(executor, parts, settings, arguments.quiet)
