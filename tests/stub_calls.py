@@ -326,8 +326,6 @@ GOOD: dict[str, Any] = {
     "sdca.interior_point.step": lambda: [
         np.ones((N, D)), np.ones((9, N)), np.zeros(D + 1), 1.0, True, 0.5, 1.0, 1.0
     ],
-    "sdca.interior_point.factorize": lambda: [np.eye(3)],
-    "sdca.interior_point.substitute": lambda: [np.eye(3), np.ones(3)],
     "sdca.second_order.gaps": lambda: [
         _examples(),
         *np.ones((2, N)),
@@ -347,7 +345,7 @@ GOOD: dict[str, Any] = {
         (np.ones(N), np.ones(N), np.ones(N)),
         0,
     ],
-    "sdca.second_order.solve": lambda: [np.eye(3), np.ones(3)],
+    "sdca.second_order.solve": lambda: [np.eye(3), np.ones(3), False, 0.0],
     "sdca.hessian_products.product": lambda: [*_rows(), np.ones(N), np.ones(M + 1), 0, 0],
     "sdca.hessian_products.diagonal": lambda: [*_rows(), np.ones(N), M, 0],
     "sdca.hessian_products.tangent": lambda: [
@@ -447,9 +445,6 @@ GOOD: dict[str, Any] = {
     "sdca.visits.awake": lambda: [np.array([0, 1, 6], np.uint8), 2],
     "sdca.visits.importance": lambda: [_examples(), np.ones(N), "squared_loss", 1.0, 1.0],
     "sdca.visits.sampled": lambda: [np.ones(N), 1, 1],
-    "sdca.visits.epoch": lambda: _loop(
-        _examples(), np.zeros(N), np.zeros(M), "squared_loss", 1.0, 0.0, 1.0
-    ),
     "sdca.visits.weights_of": lambda: [*_rows(), _examples(), np.zeros(M), 1.0],
     "sdca.visits.squared_norms": lambda: [np.ones(3 * N), _rows()[2], np.ones((N, WIDTH))],
     "sdca.visits.predictions": lambda: [*_rows(), np.zeros(M), 0.0, 0],

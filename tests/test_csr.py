@@ -162,8 +162,6 @@ m = d + width
 lanes = lambda k: np.zeros((k, 8))
 squared = "squared_loss"
 calls = {
-    "visits.epoch": lambda r, p: visits.epoch(*r, p, examples(), np.zeros(n), np.zeros(m), squared,
-        1., 0., 1.),
     "visits.weights_of": lambda r, p: visits.weights_of(*r, examples(), np.zeros(m), 1.),
     "visits.predictions": lambda r, p: visits.predictions(*r, np.zeros(m), 0.),
     "visits.predictions, shrunk": lambda r, p: visits.predictions(*r, np.zeros(m), .5),
@@ -172,6 +170,8 @@ calls = {
     "solver, partitions": lambda r, p: solver.epoch(*r, p, examples(), np.zeros(m),
         np.zeros((2, m)), np.zeros(n), np.zeros(n, np.uint8), squared, 1., 1., 0., 0., 0., 1., 2,
         0),
+    "solver, exact": lambda r, p: solver.epoch(*r, p, examples(), np.zeros(m), np.zeros((0, m)),
+        np.zeros(n), np.zeros(0, np.uint8), squared, 1., 1., 0., 0., 0., 1., 1, 0, True),
     "sweeps": lambda r, p: solver.epoch_of_sweeps(*r, examples(), np.zeros(m),
         np.zeros(n, np.uint8), 1, 0, 0, squared, 1., 1., 0., 0., 0.),
     "blocks": lambda r, p: blocks.visit(*r, p, examples(), np.zeros(m), squared, 1., 1.,
@@ -210,7 +210,7 @@ for kind in (np.int32, np.int64):
             except InvalidArgumentError:
                 continue
             raise SystemExit("accepted")
-    for name in ("visits.epoch", "solver", "solver, partitions", "blocks", "classes"):
+    for name in ("solver, exact", "solver", "solver, partitions", "blocks", "classes"):
         for bad in (-1, n, 2**62):
             order = plan()
             order[3] = bad

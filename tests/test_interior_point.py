@@ -17,6 +17,8 @@ from sklearn.svm import LinearSVC
 
 import tfopt
 from tfopt.kernels.sdca import interior_point as kernels
+from tfopt.kernels.sdca import second_order
+from tfopt.kernels.sdca.second_order import solve
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._solver import interior_fields, interior_rows, monitor, plan
 from tfopt.linear_model._solver.design import MemoryDesign
@@ -272,17 +274,25 @@ def test_rows_are_those_of_the_twin(seed: int, target: float) -> None:
     close(fields[2][kept], (upper - 0.25 * da)[kept])
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_a_factor_solves_systems(seed: int) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1e-14]))
+def test_a_factor_solves_systems(seed: int, least_pivot: float) -> None:
     random = np.random.default_rng(seed)
     A = random.standard_normal((6, 4))
     A = A.T @ A + 0.1 * np.eye(4)
     factor, b = A.copy(), random.standard_normal(4)
-    assert kernels.factorize(factor) and not kernels.factorize(A - 100 * np.eye(4))
-    np.testing.assert_allclose(np.triu(factor), np.linalg.cholesky(A).T, rtol=1e-9, atol=1e-9)
-    x = b.copy()
-    kernels.substitute(factor, x)
-    np.testing.assert_allclose(A @ x, b, rtol=1e-9, atol=1e-9)
+    assert not solve(A - 100 * np.eye(4), b.copy(), least_pivot=least_pivot)
+    for is_factor in (False, True):
+        x = b.copy()
+        assert solve(factor, x, is_factor, least_pivot)
+        np.testing.assert_allclose(np.triu(factor), np.linalg.cholesky(A).T, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(A @ x, b, rtol=1e-9, atol=1e-9)
+
+
+def test_the_least_pivot_is_a_share_of_the_diagonal() -> None:
+    A, b = np.array([[4.0, 4.0], [4.0, 4.0 + 1e-10]]), np.array([1.0, 2.0])
+    assert not solve(A.copy(), b.copy(), least_pivot=1e-10)
+    assert solve(A.copy(), b.copy(), least_pivot=1e-12) and solve(A, b, least_pivot=0.0)
+    assert solve(np.zeros((0, 0)), np.zeros(0))
 
 
 @given(st.integers(0, 2**32 - 1), st.booleans())
@@ -436,7 +446,7 @@ def test_a_callback_and_the_time_end_it() -> None:
 def test_where_it_ends_without_success_visits_go_on(
     blocks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "factorize", lambda *_: False)
+    monkeypatch.setattr(second_order, "solve", lambda *_, **__: False)
     monkeypatch.setattr(kernels, "step", lambda *_: None)
     model = fitted(tol=1e-2, max_iter=20_000, num_loss_partitions=blocks, solver="auto")
     solvers = [record["solver"] for record in model.history_[0]]

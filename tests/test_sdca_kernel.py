@@ -15,6 +15,7 @@ from linear_losses import conjugate, least, phi
 from sdca_cases import ALL_LOSSES, OF_NUMBERS, Problem, problem_of, problems
 
 import tfopt
+from tfopt.kernels.sdca import solver
 from tfopt.kernels.sdca import visits as kernel
 from tfopt_ref import sdca as twin
 
@@ -43,6 +44,21 @@ def start(problem: Problem, module: ModuleType = twin) -> tuple[np.ndarray, np.n
     return examples, u, np.zeros(len(examples))
 
 
+def epoch_of(module: ModuleType) -> Any:
+    """Return the twin's epoch, or the kernel's with the same arguments."""
+
+    def epoch(*arguments: Any) -> None:
+        *rows, plan, examples, before, u, loss, l2, shrink, sigma = arguments
+        replicas, idle = np.zeros((0, u.size)), np.zeros(0, np.uint8)
+        solver.epoch(
+            *(*rows, plan, examples, u, replicas, before, idle, loss, 1.0, l2, shrink),
+            *(0.0, 0.0, sigma, 1, 1),
+            exact=True,
+        )
+
+    return twin.epoch if module is twin else epoch
+
+
 @pytest.mark.counted
 @each_loss
 @each_dtype
@@ -58,7 +74,7 @@ def test_epochs(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
         examples, u, before = start(problem)
         for number in range(2):
             plan = read_only(module.shuffled(len(examples), 1, 5, number))
-            module.epoch(*rows, plan, examples, before, u, loss, problem.l2, shrink, sigma)
+            epoch_of(module)(*rows, plan, examples, before, u, loss, problem.l2, shrink, sigma)
         after.append((examples["a"], u, before))
     for ours, theirs in zip(*after, strict=True):
         if theirs.size:
@@ -159,7 +175,7 @@ def steps(module: ModuleType, loss: str, cases: list[tuple[float, ...]]) -> np.n
     examples["a"], examples["y"], examples["weight"], examples["curvature"] = a, y, 1, K
     each = np.arange(n + 1)
     rows = np.ones(n), each[:-1].copy(), each, np.zeros((n, 0))
-    module.epoch(*rows, each[:-1].copy(), examples, np.zeros(n), wx.copy(), loss, 1.0, 0.0, 1.0)
+    epoch_of(module)(*rows, each[:-1].copy(), examples, np.zeros(n), wx.copy(), loss, 1.0, 0.0, 1.0)
     return examples["a"].copy()
 
 
@@ -246,7 +262,7 @@ def test_the_gap_closes(module: ModuleType, loss: str) -> None:
     gaps = []
     for number in range(60):
         plan = module.shuffled(len(examples), 1, 0, number)
-        module.epoch(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
+        epoch_of(module)(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
         primal, dual = bounds(module, problem, examples, u)
         assert primal - dual >= -1e-12 * abs(primal)
         gaps.append(primal - dual)
@@ -261,7 +277,7 @@ def test_primal_and_dual_are_those_of_the_formulas(loss: str) -> None:
     examples, u, before = start(problem)
     plan = kernel.shuffled(200, 1, 0, 0)
     shrink = problem.l1 / problem.l2
-    kernel.epoch(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
+    epoch_of(kernel)(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
     primal, dual = bounds(kernel, problem, examples, u)
     X = np.zeros((200, problem.n_weights))
     for i, (low, high) in enumerate(zip(problem.indptr[:-1], problem.indptr[1:], strict=True)):

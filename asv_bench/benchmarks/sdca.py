@@ -86,7 +86,7 @@ class Epoch:
     unit = "ns"
 
     def setup(self, loss: str, longest: int) -> None:
-        visit = public("kernels.sdca.visits.epoch")
+        visit = public("kernels.sdca.solver.epoch")
         shuffled = public("kernels.sdca.visits.shuffled")
         data, indices, indptr = rows(longest)
         dense = np.zeros((EXAMPLES, 0), np.float32)
@@ -100,7 +100,11 @@ class Epoch:
         plans = [shuffled(EXAMPLES, 8, 0, number) for number in range(9)]
 
         def epoch(number: int) -> None:
-            visit(*given, plans[number], examples, before, u, loss, 1.0, 0.0, 1.0)
+            visit(
+                *(*given, plans[number], examples, u, np.zeros((0, FEATURES)), before),
+                *(np.zeros(0, np.uint8), loss, 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1, 1),
+                exact=True,
+            )
 
         epoch(0)
         self.size = data.size

@@ -19,7 +19,8 @@ from tfopt.kernels.arrays.aliasing import certainly_apart, check_layouts
 from tfopt.kernels.arrays.coerce import as_array
 from tfopt.kernels.arrays.overlaps import overlapping, span_of
 from tfopt.kernels.sdca.fingerprint import of_bytes, of_strings
-from tfopt.kernels.sdca.visits import epoch, importance, predictions, sampled, shuffled, terms
+from tfopt.kernels.sdca.solver import epoch
+from tfopt.kernels.sdca.visits import importance, predictions, sampled, shuffled, terms
 from tfopt.sdca_ops.validation import (
     Examples,
     Groups,
@@ -183,7 +184,25 @@ def sdca_optimizer(
         raise InvalidArgumentError("the predictions are too large for float64")
     plan = _plan(packed, wx, loss, rounded_l2, seed, order, adaptive)
     u, before = packed.v.copy(), packed.examples["a"].copy()
-    epoch(*packed.rows, plan, packed.examples, before, u, loss, rounded_l2, shrink, float(sigma))
+    epoch(
+        *packed.rows,
+        plan,
+        packed.examples,
+        u,
+        replicas=np.zeros((0, u.size)),
+        before=before,
+        idle=np.zeros(0, np.uint8),
+        loss=loss,
+        parameter=1.0,
+        l2=rounded_l2,
+        shrink=shrink,
+        bias=0.0,
+        bias_curvature=0.0,
+        sigma=float(sigma),
+        merges=1,
+        threads=1,
+        exact=True,
+    )
     visited = np.zeros(len(before), bool)
     visited[plan] = True
     columns = [packed.examples["a"], *terms(packed.examples, before, wx, loss)]

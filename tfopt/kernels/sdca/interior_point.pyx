@@ -8,7 +8,6 @@ All sums are taken over blocks of fixed size, so they do not depend on the numbe
 """
 
 from cython.parallel cimport parallel
-from libc.math cimport sqrt
 from libc.string cimport memset
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from tfopt.kernels import cpu
 
 from tfopt.kernels.arrays.csr cimport check_length
+from tfopt.kernels.sdca.cholesky cimport factorize, substitute
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num,
 )
@@ -195,46 +195,6 @@ def correct(double[:, ::1] fields not None, const double[::1] changes not None, 
 
 # ---- all of a step, of few dense rows
 
-cdef bint _factorize(double *U, Py_ssize_t width, Py_ssize_t n) noexcept nogil:
-    """Overwrite the upper triangle of A by U with U^T U = A; whether A is positive definite.
-
-    Near the minimum some curvatures are many orders of magnitude above others. What rounding does
-    to a step, the next ones correct: so small pivots are taken as they are.
-    """
-    cdef Py_ssize_t i, j, k
-    cdef double s
-    cdef double *row
-    cdef double *other
-    for k in range(n):
-        row = U + k * width
-        if not row[k] > 0:
-            return False
-        s = 1 / sqrt(row[k])
-        for j in range(k, n):
-            row[j] *= s
-        for i in range(k + 1, n):
-            s = row[i]
-            other = U + i * width
-            for j in range(i, n):
-                other[j] -= s * row[j]
-    return True
-
-
-cdef void _substitute(const double *U, Py_ssize_t width, Py_ssize_t n, double *b) noexcept nogil:
-    """Solve U^T U x = b; overwrites b by x."""
-    cdef Py_ssize_t i, j
-    cdef double s
-    for i in range(n):
-        b[i] /= U[i * width + i]
-        for j in range(i + 1, n):
-            b[j] -= U[i * width + j] * b[i]
-    for i in range(n - 1, -1, -1):
-        s = b[i]
-        for j in range(i + 1, n):
-            s -= U[i * width + j] * b[j]
-        b[i] = s / U[i * width + i]
-
-
 cdef inline double _dot(const double *x, const double *v, Py_ssize_t n) noexcept nogil:
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
     cdef Py_ssize_t k, fours = n - n % 4
@@ -306,9 +266,9 @@ cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint i
         A[j * width + j] += l2
     if not intercept:
         u[m] = 0
-    if not _factorize(A, width, size):
+    if not factorize(A, size, width, NULL):     # what rounding does, the next steps correct
         return False
-    _substitute(A, width, size, u)
+    substitute(A, size, width, u)
     for i in range(n_rows):
         x = &X[i, 0]
         change, curvature, pull = _dot(x, u, m) + u[m], 0, 0
@@ -327,7 +287,7 @@ cdef bint _step(const double[:, ::1] X, double **f, double *u, double l2, bint i
     target = reached * reached * reached * products / (2 * total)
     for j in range(size):
         v[j] = target * v[j] + v[width + j]
-    _substitute(A, width, size, v)
+    substitute(A, size, width, v)
     for j in range(size):
         u[j] += v[j]
     memset(sums, 0, N_SUMS * sizeof(double))
@@ -386,24 +346,3 @@ def step(const double[:, ::1] X not None, double[:, ::1] fields not None,
                        &A[0], &v[0], &sums[0], n_corners)
         fp_leave(caller)
     return np.asarray(sums) if solved else None
-
-
-def factorize(double[:, ::1] A not None):
-    """Overwrite the upper triangle of a symmetric matrix A by U with U^T U = A.
-
-    Returns
-    -------
-    bool
-        Whether A was positive definite.
-    """
-    check_length("a row of A", A.shape[1], A.shape[0])
-    return A.shape[0] == 0 or _factorize(&A[0, 0], A.shape[0], A.shape[0])
-
-
-def substitute(const double[:, ::1] U not None, double[::1] b not None):
-    """Solve U^T U x = b for an upper triangular U; overwrites b by x."""
-    cdef Py_ssize_t n = b.shape[0]
-    check_length("U", U.shape[0], n)
-    check_length("a row of U", U.shape[1], n)
-    if n:
-        _substitute(&U[0, 0], n, n, &b[0])

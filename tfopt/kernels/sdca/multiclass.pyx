@@ -24,7 +24,7 @@ from tfopt.kernels.sdca.losses cimport HINGE, LOGISTIC, SMOOTH_HINGE, SQUARED_HI
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_line, raise_flag
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.outer_products cimport tile_product_for, tile_product_t
-from tfopt.kernels.sdca.visits cimport AHEAD, named_loss, prefetch_row_of, shrunk
+from tfopt.kernels.sdca.visits cimport AHEAD, named_loss, prefetch_row_of, shrunk, weight_of
 
 #: The number of classes processed together.
 LANES = 8
@@ -58,48 +58,29 @@ cdef struct ascent:
 
 # ---- a row and the weights of all lanes
 
-cdef inline void _dot(const real *x, const index *j, Py_ssize_t n, const double *v,
-                      double shrink, double *wx, extent *bounds) noexcept nogil:
-    """wx += x . S(v), in eight sums that stay in registers."""
+cdef inline void _dot_of(const real *x, const index *j, Py_ssize_t n, const double *v,
+                         double shrink, bint shrinks, double *wx, extent *bounds) noexcept nogil:
+    """wx += x . S(v), in eight sums that stay in registers; the caller's `shrinks` is constant."""
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0, value
     cdef const double *w
     cdef Py_ssize_t k, at
-    if shrink == 0:
-        for k in range(n):
-            if k + FEATURES_AHEAD < n:
-                prefetch_line(<const char *>(v + WIDE * <Py_ssize_t>j[k + FEATURES_AHEAD]))
-            at = once(j + k)
-            if not within(at, bounds.n_columns):
-                raise_flag(&bounds.outside)
-                return
-            w = v + WIDE * at
-            value = x[k]
-            s0 += value * w[0]
-            s1 += value * w[1]
-            s2 += value * w[2]
-            s3 += value * w[3]
-            s4 += value * w[4]
-            s5 += value * w[5]
-            s6 += value * w[6]
-            s7 += value * w[7]
-    else:
-        for k in range(n):
-            if k + FEATURES_AHEAD < n:
-                prefetch_line(<const char *>(v + WIDE * <Py_ssize_t>j[k + FEATURES_AHEAD]))
-            at = once(j + k)
-            if not within(at, bounds.n_columns):
-                raise_flag(&bounds.outside)
-                return
-            w = v + WIDE * at
-            value = x[k]
-            s0 += value * shrunk(w[0], shrink)
-            s1 += value * shrunk(w[1], shrink)
-            s2 += value * shrunk(w[2], shrink)
-            s3 += value * shrunk(w[3], shrink)
-            s4 += value * shrunk(w[4], shrink)
-            s5 += value * shrunk(w[5], shrink)
-            s6 += value * shrunk(w[6], shrink)
-            s7 += value * shrunk(w[7], shrink)
+    for k in range(n):
+        if k + FEATURES_AHEAD < n:
+            prefetch_line(<const char *>(v + WIDE * <Py_ssize_t>j[k + FEATURES_AHEAD]))
+        at = once(j + k)
+        if not within(at, bounds.n_columns):
+            raise_flag(&bounds.outside)
+            return
+        w = v + WIDE * at
+        value = x[k]
+        s0 += value * weight_of(w[0], shrink, shrinks)
+        s1 += value * weight_of(w[1], shrink, shrinks)
+        s2 += value * weight_of(w[2], shrink, shrinks)
+        s3 += value * weight_of(w[3], shrink, shrinks)
+        s4 += value * weight_of(w[4], shrink, shrinks)
+        s5 += value * weight_of(w[5], shrink, shrinks)
+        s6 += value * weight_of(w[6], shrink, shrinks)
+        s7 += value * weight_of(w[7], shrink, shrinks)
     wx[0] += s0
     wx[1] += s1
     wx[2] += s2
@@ -108,6 +89,14 @@ cdef inline void _dot(const real *x, const index *j, Py_ssize_t n, const double 
     wx[5] += s5
     wx[6] += s6
     wx[7] += s7
+
+
+cdef inline void _dot(const real *x, const index *j, Py_ssize_t n, const double *v,
+                      double shrink, double *wx, extent *bounds) noexcept nogil:
+    if shrink == 0:
+        _dot_of(x, j, n, v, shrink, False, wx, bounds)
+    else:
+        _dot_of(x, j, n, v, shrink, True, wx, bounds)
 
 
 cdef inline void _dense_dot(const real *x, Py_ssize_t n, const double *v, double shrink,

@@ -4,7 +4,7 @@ All sums are taken over blocks of fixed size, so they do not depend on the numbe
 """
 
 from cython.parallel cimport parallel
-from libc.math cimport INFINITY, sqrt
+from libc.math cimport INFINITY
 
 from math import fsum
 
@@ -14,6 +14,7 @@ from tfopt.kernels import cpu
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
+from tfopt.kernels.sdca.cholesky cimport factorize, substitute
 from tfopt.kernels.sdca.losses cimport apart, height, loss_t, tangent_at
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, raise_flag,
@@ -331,42 +332,37 @@ def newton_system(const real[::1] data not None, const index[::1] indices not No
     return np.array(total[n_weights + 1]), np.asarray(hessian)
 
 
-def solve(double[:, ::1] A not None, double[::1] b not None, bint is_factor=False):
-    """Solve A x = b for positive definite A by Cholesky factorization; overwrites b by x.
+def solve(double[:, ::1] A not None, double[::1] b not None, bint is_factor=False,
+          double least_pivot=1e-14):
+    """Solve A x = b for positive definite A by Cholesky's factorization; overwrites b by x.
 
-    Overwrites A, too: with `is_factor` it is what an earlier call has left. LAPACK's bits would
-    depend on its number of threads.
+    Overwrites A, too: with `is_factor` it is what an earlier call has left.
+
+    Parameters
+    ----------
+    A : memoryview, shape (n, n)
+    b : memoryview, shape (n,)
+    is_factor : bool, optional
+    least_pivot : float, optional
+        Of each diagonal entry, the share that its pivot must exceed. It is 0 where next steps
+        correct what rounding does to this one, as those of the interior-point method do.
 
     Returns
     -------
     bool
         Whether A was positive definite, but for rounding; if not, b is not the solution.
     """
-    cdef Py_ssize_t i, j, k, n = b.shape[0]
-    cdef double pivot, s
+    cdef Py_ssize_t n = b.shape[0]
+    cdef double[::1] least
+    cdef bint solved = True
     check_length("A", A.shape[0], n)
     check_length("a row of A", A.shape[1], n)
-    cdef double[:, ::1] U = A       # of its upper triangle becomes U, by rows: U^T U = A
-    cdef double[::1] diagonal = np.array(np.diagonal(A))
+    if n == 0:
+        return True
+    least = least_pivot * np.diagonal(A)
     with nogil:
-        for k in range(0 if is_factor else n):
-            if not U[k, k] > 1e-14 * diagonal[k]:
-                with gil:
-                    return False
-            pivot = sqrt(U[k, k])
-            for j in range(k, n):
-                U[k, j] /= pivot
-            for i in range(k + 1, n):
-                s = U[k, i]
-                for j in range(i, n):
-                    U[i, j] -= s * U[k, j]
-        for i in range(n):
-            b[i] /= U[i, i]
-            for j in range(i + 1, n):
-                b[j] -= U[i, j] * b[i]
-        for i in range(n - 1, -1, -1):
-            s = b[i]
-            for j in range(i + 1, n):
-                s -= U[i, j] * b[j]
-            b[i] = s / U[i, i]
-    return True
+        if not is_factor:
+            solved = factorize(&A[0, 0], n, n, &least[0])
+        if solved:
+            substitute(&A[0, 0], n, n, &b[0])
+    return solved

@@ -30,9 +30,9 @@ cdef void visit_examples(const real *data, const index *indices, const index *in
 #: The visits of sequential epochs, which the compiler makes faster of what is constant in them.
 cdef void visit_alone(const real *data, const index *indices, const index *indptr,
                       const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                      example *examples, uint8_t *idle, double *v, partition *own, int kind,
-                      const loss_t *loss, double l2, double shrink, double bias_curvature,
-                      extent *bounds) noexcept nogil
+                      example *examples, double *before, uint8_t *idle, double *v, partition *own,
+                      int kind, const loss_t *loss, double l2, double shrink,
+                      double bias_curvature, double sigma, extent *bounds) noexcept nogil
 
 cdef double kept_share(const excess *sums, int n_partitions, double *sigma) noexcept nogil
 

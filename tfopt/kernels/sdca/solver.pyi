@@ -23,6 +23,7 @@ def epoch(
     sigma: float,
     merges: int,
     threads: int,
+    exact: bool = ...,
 ) -> tuple[float, float, float]: ...
 def epoch_of_sweeps(
     data: NDArray[Any],

@@ -49,6 +49,7 @@ from tfopt.kernels.sdca.visits cimport (
 
 cdef enum:
     BLOCKS = 64     # parts of the weights summed together
+    EXACT = -1      # instead of a loss: its exact steps, and no gaps
 
 
 # ---- visits
@@ -77,6 +78,9 @@ cdef inline double ascend(int kind, const loss_t *loss, double a, double y, doub
                           double *gap) noexcept nogil:
     """The new a, and the example's gap before the visit: phi(wx) + phi*(-a) + a wx."""
     cdef double residue
+    if kind == EXACT:
+        gap[0] = 0
+        return loss.step(a, y, wx, K, loss.parameter)
     if kind == LOGISTIC:
         return logistic_near(a, y, wx, K, loss, gap)
     if kind == SQUARED:
@@ -108,6 +112,10 @@ cdef void visit_examples(const real *data, const index *indices, const index *in
                          double shrink, double bias_curvature, double sigma,
                          extent *bounds) noexcept nogil:
     """Visit n examples on one thread. `before`, unless NULL, receives their previous variables.
+
+    Each visit maximizes the dual over one variable. Safe adding (Ma et al., 2015): u starts as v,
+    changes are added to it multiplied by sigma, and sigma also multiplies the curvature; so
+    partitions that start from one v and share no example can all add their (u - v) / sigma to it.
 
     `idle`, unless NULL, counts the last visits of each that left it at a corner, up to LONGEST.
 
@@ -185,7 +193,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
           const int64_t[::1] plan not None, example[::1] examples not None,
           double[::1] v not None, double[:, ::1] replicas not None, double[::1] before not None,
           uint8_t[::1] idle not None, str loss, double parameter, double l2, double shrink,
-          double bias, double bias_curvature, double sigma, int merges, int threads):
+          double bias, double bias_curvature, double sigma, int merges, int threads,
+          bint exact=False):
     """Visit the examples of a plan, on partitions if there are replicas.
 
     Parameters
@@ -202,8 +211,9 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         The unshrunk weights given by the dual variables; changed.
     replicas : memoryview, shape (n_partitions, n_weights)
         Workspace for the partitions; if empty, the visits are sequential, on v.
-    before : memoryview, shape (n_examples,)
-        Workspace, needed with replicas.
+    before : memoryview, shape (n_examples,) or (0,)
+        Unless empty, as it must not be with replicas, receives the dual variable of each example
+        before its last visit.
     idle : memoryview, shape (n_examples,) or (0,)
         Unless empty, counts the last visits of each example that left its variable at a corner of
         the dual, where it was; see `visits.awake`.
@@ -216,21 +226,25 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         The bias is added to each prediction, and changes like the weight of a constant feature 1
         with penalty 1 / bias_curvature; with 0 it does not change.
     sigma : float
-        The factor by which a partition multiplies its changes.
+        The factor by which a partition multiplies its changes, and `exact` visits without
+        replicas.
     merges : int
         The number of times the replicas are merged.
     threads : int
         The maximum; 0 means that of `tfopt.threads`.
+    exact : bool, optional
+        Whether each visit ends where the dual is largest, as in TensorFlow's op. Otherwise steps of
+        the logistic loss are as exact as is worth their time, and the gaps are summed up.
 
     Returns
     -------
     bias, sigma : float
         The new values.
     estimate : float
-        The sum of the gaps met at the visits, of the order of the duality gap.
+        The sum of the gaps met at the visits, of the order of the duality gap; 0 if `exact`.
     """
     cdef loss_t f = named_loss(loss, parameter)
-    cdef int kind = f.kind, n_partitions = max(1, <int>replicas.shape[0]), p, b
+    cdef int kind = EXACT if exact else f.kind, n_partitions = max(1, <int>replicas.shape[0]), p, b
     cdef Py_ssize_t n_v = v.shape[0], n = plan.shape[0]
     cdef double[:, ::1] own, block_sums
     cdef int64_t[::1] places
@@ -266,6 +280,7 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         check_length("idle", idle.shape[0], bounds.n_rows)
     if replicas.shape[0]:
         check_length("a replica", replicas.shape[1], n_v)
+    if replicas.shape[0] or before.shape[0]:
         check_length("before", before.shape[0], bounds.n_rows)
     if n == 0:
         return bias, sigma, 0.0
@@ -276,8 +291,8 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
         memset(&single, 0, sizeof(single))
         single.bias = bias
         with nogil:
-            visit_alone(x, j, &indptr[0], z, width, order, n, rows, rests, first, &single, kind,
-                        &f, l2, shrink, bias_curvature, &bounds)
+            visit_alone(x, j, &indptr[0], z, width, order, n, rows, old, rests, first, &single,
+                        kind, &f, l2, shrink, bias_curvature, sigma if exact else 1, &bounds)
         refuse_outside(&bounds, data, indices, indptr, plan)
         return single.bias, sigma, single.estimate
     own, block_sums = np.zeros((n_partitions, 8)), np.zeros((BLOCKS, 3))
@@ -332,12 +347,12 @@ def epoch(const real[::1] data not None, const index[::1] indices not None,
 
 cdef void visit_alone(const real *data, const index *indices, const index *indptr,
                       const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
-                      example *examples, uint8_t *idle, double *v, partition *own, int kind,
-                      const loss_t *loss, double l2, double shrink, double bias_curvature,
-                      extent *bounds) noexcept nogil:
+                      example *examples, double *before, uint8_t *idle, double *v, partition *own,
+                      int kind, const loss_t *loss, double l2, double shrink,
+                      double bias_curvature, double sigma, extent *bounds) noexcept nogil:
     cdef fp_state caller = fp_enter(False)
-    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, NULL, idle,
-                   v, own, kind, loss, l2, shrink, bias_curvature, 1, bounds)
+    visit_examples(data, indices, indptr, dense, width, plan, n, examples, False, before, idle,
+                   v, own, kind, loss, l2, shrink, bias_curvature, sigma, bounds)
     fp_leave(caller)
 
 

@@ -63,8 +63,8 @@ def epoch_of_sweeps(const real[::1] data not None, const index[::1] indices not 
             visit_alone(&data[0] if data.shape[0] else NULL,
                         &indices[0] if indices.shape[0] else NULL, &indptr[0],
                         &dense[0, 0] if width else NULL, width, &plan[0], n_awake, &examples[0],
-                        &idle[0], &v[0] if v.shape[0] else NULL, &own, f.kind, &f, l2, shrink,
-                        bias_curvature, &bounds)
+                        NULL, &idle[0], &v[0] if v.shape[0] else NULL, &own, f.kind, &f, l2,
+                        shrink, bias_curvature, 1, &bounds)
         refuse_outside(&bounds, data, indices, indptr, plan)
         bias = own.bias
         estimate += own.estimate

@@ -1,12 +1,10 @@
 # cython: language_level=3
-"""Stochastic dual coordinate ascent: examples, and the loop that visits them.
+"""Stochastic dual coordinate ascent: examples, and products with their features.
 
 An example's features are a row of a CSR matrix and a row of a dense block; their weights are in one
 vector, the block's at its end. The vector holds v = sum of weight * a * x / l2, unshrunk; a
 prediction is x . S(v), with S(v) = sign(v) * max(|v| - shrink, 0) and shrink = l1 / l2.
 """
-
-from libc.stdint cimport int64_t
 
 from tfopt.kernels.arrays.csr cimport extent, index, once, row_length, within
 from tfopt.kernels.sdca.losses cimport loss_t
@@ -33,45 +31,40 @@ cdef inline double shrunk(double v, double shrink) noexcept nogil:
     return v - inside
 
 
-cdef inline double dot(const real *x, const index *j, Py_ssize_t n, const double *v,
-                       double shrink, extent *bounds) noexcept nogil:
+cdef inline double weight_of(double v, double shrink, bint shrinks) noexcept nogil:
+    """S(v), where the caller knows whether it is v."""
+    return shrunk(v, shrink) if shrinks else v
+
+
+cdef inline double _dot_of(const real *x, const index *j, Py_ssize_t n, const double *v,
+                           double shrink, bint shrinks, extent *bounds) noexcept nogil:
     """x . S(v), in four sums, because the additions of one sum depend on each other."""
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
     cdef Py_ssize_t k, fours = n - n % 4, j0, j1, j2, j3, stop = bounds.n_columns
-    if shrink == 0:
-        for k in range(0, fours, 4):
-            j0, j1, j2, j3 = once(j + k), once(j + k + 1), once(j + k + 2), once(j + k + 3)
-            if not (within(j0, stop) and within(j1, stop) and within(j2, stop)
-                    and within(j3, stop)):
-                raise_flag(&bounds.outside)
-                return 0
-            s0 += x[k] * v[j0]
-            s1 += x[k + 1] * v[j1]
-            s2 += x[k + 2] * v[j2]
-            s3 += x[k + 3] * v[j3]
-        for k in range(fours, n):
-            j0 = once(j + k)
-            if not within(j0, stop):
-                raise_flag(&bounds.outside)
-                return 0
-            s0 += x[k] * v[j0]
-        return (s0 + s1) + (s2 + s3)
     for k in range(0, fours, 4):
         j0, j1, j2, j3 = once(j + k), once(j + k + 1), once(j + k + 2), once(j + k + 3)
         if not (within(j0, stop) and within(j1, stop) and within(j2, stop) and within(j3, stop)):
             raise_flag(&bounds.outside)
             return 0
-        s0 += x[k] * shrunk(v[j0], shrink)
-        s1 += x[k + 1] * shrunk(v[j1], shrink)
-        s2 += x[k + 2] * shrunk(v[j2], shrink)
-        s3 += x[k + 3] * shrunk(v[j3], shrink)
+        s0 += x[k] * weight_of(v[j0], shrink, shrinks)
+        s1 += x[k + 1] * weight_of(v[j1], shrink, shrinks)
+        s2 += x[k + 2] * weight_of(v[j2], shrink, shrinks)
+        s3 += x[k + 3] * weight_of(v[j3], shrink, shrinks)
     for k in range(fours, n):
         j0 = once(j + k)
         if not within(j0, stop):
             raise_flag(&bounds.outside)
             return 0
-        s0 += x[k] * shrunk(v[j0], shrink)
+        s0 += x[k] * weight_of(v[j0], shrink, shrinks)
     return (s0 + s1) + (s2 + s3)
+
+
+cdef inline double dot(const real *x, const index *j, Py_ssize_t n, const double *v,
+                       double shrink, extent *bounds) noexcept nogil:
+    """x . S(v), by a loop of its own without shrinkage."""
+    if shrink == 0:
+        return _dot_of(x, j, n, v, shrink, False, bounds)
+    return _dot_of(x, j, n, v, shrink, True, bounds)
 
 
 cdef inline void add(const real *x, const index *j, Py_ssize_t n, double *v, double factor,
@@ -145,41 +138,3 @@ cdef inline void prefetch_row_of(const real *data, const index *indices, const i
     prefetch(<const char *>&data[start], <const char *>&data[start + n])
     prefetch(<const char *>&indices[start], <const char *>&indices[start + n])
     prefetch(<const char *>&dense[i * width], <const char *>&dense[(i + 1) * width])
-
-
-cdef inline void visit(const real[::1] data, const index[::1] indices, const index[::1] indptr,
-                       const real[:, ::1] dense, const int64_t[::1] plan, example[::1] examples,
-                       double[::1] before, double *u, const loss_t *loss, double l2,
-                       double shrink, double sigma, extent *bounds) noexcept nogil:
-    """Visit the examples of a plan, one after another.
-
-    Each visit maximizes the dual over one variable. Safe adding (Ma et al., 2015): u starts as v,
-    changes are added to it multiplied by sigma, and sigma also multiplies the curvature; so
-    partitions that start from one v and share no example can all add their (u - v) / sigma to it.
-    before[i] is a before the last visit to example i.
-    """
-    cdef Py_ssize_t e, i, n = plan.shape[0], width = dense.shape[1]
-    cdef double wx, a
-    # what is fetched ahead is not tested yet, so no memoryview is asked for it
-    cdef const real *x = &data[0] if data.shape[0] else NULL
-    cdef const index *j = &indices[0] if indices.shape[0] else NULL
-    cdef const index *starts = &indptr[0]
-    cdef const real *z = &dense[0, 0] if bounds.n_rows and width else NULL
-    cdef const example *rows = &examples[0] if bounds.n_rows else NULL
-    for e in range(n):
-        if e + AHEAD < n:
-            prefetch_row_of(x, j, starts, z, width, once(&plan[e + AHEAD]), bounds)
-        if e + 2 * AHEAD < n:
-            prefetch_line(<const char *>(rows + plan[e + 2 * AHEAD]))
-            prefetch_line(<const char *>(starts + plan[e + 2 * AHEAD]))
-        i = once(&plan[e])
-        wx = predict(data, indices, indptr, dense, i, u, shrink, bounds)
-        if bounds.outside:
-            return
-        before[i] = examples[i].a
-        a = loss.step(before[i], examples[i].y, wx,
-                      sigma * examples[i].weight * examples[i].curvature, loss.parameter)
-        examples[i].a = a
-        if a != before[i]:
-            add_features(data, indices, indptr, dense, i, u,
-                         sigma * examples[i].weight * (a - before[i]) / l2, bounds)

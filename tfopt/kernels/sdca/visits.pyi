@@ -16,20 +16,6 @@ def importance(
     parameter: float = ...,
 ) -> NDArray[float64]: ...
 def sampled(p: NDArray[float64], seed: int, epoch: int) -> NDArray[int64]: ...
-def epoch(
-    data: NDArray[Any],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    dense: NDArray[Any],
-    plan: NDArray[int64],
-    examples: NDArray[void],
-    before: NDArray[float64],
-    u: NDArray[float64],
-    loss: str,
-    l2: float,
-    shrink: float,
-    sigma: float,
-) -> None: ...
 def weights_of(
     data: NDArray[Any],
     indices: NDArray[Any],

@@ -1,6 +1,6 @@
-"""Stochastic dual coordinate ascent over rows in memory: plans, epochs and passes.
+"""Stochastic dual coordinate ascent over rows in memory: plans and passes.
 
-The loops over one example are in visits.pxd, the losses in losses.pxd. Threads share work by
+The epochs are in solver.pyx, the losses in losses.pxd. Threads share work by
 examples, each computed separately, so results do not depend on the number of threads.
 """
 
@@ -26,7 +26,7 @@ from tfopt.kernels.platform.runtime cimport (
 from tfopt.kernels.sdca.plans cimport (
     find_awake, generator, n_buckets, shuffle_in_buckets, uniform,
 )
-from tfopt.kernels.sdca.visits cimport add_features, example, predict, visit
+from tfopt.kernels.sdca.visits cimport add_features, example, predict
 
 #: The names of the losses, in the order of the kernel's numbers; the first five are TensorFlow's.
 LOSSES = (
@@ -184,47 +184,7 @@ def sampled(const double[::1] p not None, uint64_t seed, uint64_t epoch):
     return np.asarray(plan)
 
 
-# ---- epochs
-
-def epoch(const real[::1] data not None, const index[::1] indices not None,
-          const index[::1] indptr not None, const real[:, ::1] dense not None,
-          const int64_t[::1] plan not None, example[::1] examples not None,
-          double[::1] before not None, double[::1] u not None, str loss, double l2,
-          double shrink, double sigma):
-    """Visit the examples of a plan in order, on one thread.
-
-    Parameters
-    ----------
-    data, indices, indptr
-        The rows, as those of a CSR matrix.
-    dense : memoryview, shape (n_examples, width)
-        More features, whose weights are the last ones.
-    plan
-        Numbers of examples.
-    examples : memoryview of EXAMPLE
-        The dual variables are changed.
-    before : memoryview, shape (n_examples,)
-        Receives the dual variable of each example before its last visit.
-    u : memoryview, shape (n_weights,)
-        Unshrunk weights; changes are added to them multiplied by sigma.
-    loss : str
-    l2, shrink, sigma : float
-        shrink is l1 / l2.
-    """
-    cdef loss_t f = named_loss(loss, 1)
-    cdef extent bounds = extent_of(data.shape[0], indices.shape[0], indptr.shape[0],
-                                   dense.shape[0], dense.shape[1], u.shape[0])
-    cdef double *first = &u[0] if u.shape[0] else NULL
-    cdef fp_state caller
-    check_length("examples", examples.shape[0], bounds.n_rows)
-    check_length("before", before.shape[0], bounds.n_rows)
-    with nogil:
-        caller = fp_enter(False)
-        visit(data, indices, indptr, dense, plan, examples, before, first, &f, l2, shrink, sigma,
-              &bounds)
-        fp_leave(caller)
-    refuse_outside(&bounds, data, indices, indptr, plan)
-
+# ---- passes over the rows
 
 def weights_of(const real[::1] data not None, const index[::1] indices not None,
                const index[::1] indptr not None, const real[:, ::1] dense not None,
@@ -245,8 +205,6 @@ def weights_of(const real[::1] data not None, const index[::1] indices not None,
         fp_leave(caller)
     refuse_outside(&bounds, data, indices, indptr, None)
 
-
-# ---- passes that change nothing
 
 cdef void _squares(const real[::1] data, const index[::1] indptr, const real[:, ::1] dense,
                    double[::1] norms, extent *bounds) noexcept nogil:

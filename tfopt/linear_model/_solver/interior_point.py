@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.kernels.sdca import interior_point as kernel
+from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver.certificate import Certificate, assemble
 from tfopt.linear_model._solver.design import Design, Point
 from tfopt.linear_model._solver.interior_rows import (
@@ -277,10 +277,8 @@ class InteriorPoint(Steps):
             if not objective.intercept:
                 matrix[-1] = matrix[:, -1] = right[-1] = 0.0
                 matrix[-1, -1] = 1.0
-            if not kernel.factorize(matrix):
-                continue
-            kernel.substitute(matrix, right)
-            if np.isfinite(right).all():
+            solved = second_order.solve(matrix, right, least_pivot=0.0)
+            if solved and np.isfinite(right).all():
                 factors[k], predictors[k] = matrix, right
         answers = self.design.apply({k: Predictor(step) for k, step in predictors.items()})
         correctors = {}
@@ -293,7 +291,7 @@ class InteriorPoint(Steps):
             right = target * pulls[0] + pulls[1]
             if not objective.intercept:
                 right[-1] = 0.0
-            kernel.substitute(factors[k], right)
+            second_order.solve(factors[k], right, is_factor=True)
             correctors[k] = Corrector(predictors[k] + right, target)
         return {
             k: (correctors[k].step, ratio.value, sums)
