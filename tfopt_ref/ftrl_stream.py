@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tfopt_ref.sdca_losses import loss_named
 from tfopt_ref.training_ops import apply_ftrl
 from tfopt_ref.update import Rows, updated
 
-__all__ = ["Learned", "learn"]
+__all__ = ["Learned", "balanced", "fit", "has_ended", "learn"]
 
 #: A row of data: the features that it has, and their values.
 Row = tuple[Sequence[int], Sequence[float]]
@@ -98,6 +98,71 @@ def learn(
         if 0 < average <= seen:
             sums, averaged = sums + table[:, :, 0], averaged + 1
     return Learned(table, losses, sums, averaged)
+
+
+def fit(
+    rows: Sequence[Row],
+    targets: np.ndarray,
+    weights: np.ndarray,
+    orders: Iterable[Sequence[int]],
+    start: Learned,
+    *,
+    tol: float,
+    n_iter_no_change: int,
+    **options: Any,
+) -> tuple[Learned, int]:
+    """Return what is learned in epochs, and their number: until the mean loss no longer falls.
+
+    Parameters
+    ----------
+    rows, targets, weights, options
+        See `learn`.
+    orders : iterable of sequence of int
+        The rows of each epoch, as they are taken.
+    start : Learned
+        Where the first epoch begins.
+    tol, n_iter_no_change
+        See `has_ended`.
+    """
+    means: list[float] = []
+    seen = options.pop("seen", 0)
+    for order in orders:
+        epoch = learn(rows, targets, weights, order, start.table, seen=seen, **options)
+        start = Learned(
+            epoch.table,
+            [before + more for before, more in zip(start.losses, epoch.losses, strict=True)],
+            start.sums + epoch.sums,
+            start.averaged + epoch.averaged,
+        )
+        seen += len(order)
+        means.append(epoch.losses[0] / epoch.losses[1])
+        if has_ended(means, tol, n_iter_no_change):
+            break
+    return start, len(means)
+
+
+def has_ended(values: Sequence[float], tol: float, n_iter_no_change: int) -> bool:
+    """Tell whether each of the last values is not below all before it by tol.
+
+    Of the first value none is before it. For the scores of held-out samples, which are to rise, the
+    values are their negatives.
+    """
+    if len(values) <= n_iter_no_change:
+        return False
+    last = range(len(values) - n_iter_no_change, len(values))
+    return all(values[k] > min(values[:k]) - tol for k in last)
+
+
+def balanced(labels: Sequence[Any], weights: Sequence[float]) -> dict[Any, float]:
+    """Return the factor of each class' weights that makes the classes' totals equal.
+
+    The total of all is as before; a class without any has the factor 0.
+    """
+    totals = dict.fromkeys(labels, 0.0)
+    for label, weight in zip(labels, weights, strict=True):
+        totals[label] += weight
+    share = sum(totals.values()) / sum(total > 0 for total in totals.values())
+    return {label: share / total if total > 0 else 0.0 for label, total in totals.items()}
 
 
 def _dot(row: Row, w: np.ndarray) -> float:
