@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tfopt.errors import NotFiniteError
 from tfopt.linear_model._solver.certificate import Certificate
+from tfopt.linear_model._solver.history import History
 from tfopt.linear_model._solver.plan import Plan
-from tfopt.linear_model._solver.solvers import INTERIOR, SDCA, SOLVERS
+from tfopt.linear_model._solver.solvers import INTERIOR, SDCA
 from tfopt.linear_model._solver.work import INTERIOR_STEPS, NEWTON_STEPS
 
 __all__ = ["ConvergenceMonitor", "SolverOptions", "SolverResult"]
@@ -38,10 +39,6 @@ PATIENCE = 1.5
 #: It is tried once more when epochs have come within this relative gap, where it is to take over
 #: their dual variables and so takes fewer iterations.
 NEAR = 1e-3
-#: The solvers in the order of their codes in checkpoints.
-CODES = list(SOLVERS)
-#: The entries of a history record, besides the number of the problem.
-_RECORD = ("iteration", "solver", "seconds", "objective", "gap", "certified")
 
 
 class SolverOptions(NamedTuple):
@@ -137,8 +134,8 @@ class ConvergenceMonitor:
         self._steps_left, self._has_given_up = math.inf, False
         self.wants_steps, self.is_done, self.stalled = False, False, False
         self.is_tentative = False
-        self._recorder = _HistoryRecorder(options, number)
-        self._recorder.reasons[plan.solver] = plan.reason
+        self._history = History(number, options.report)
+        self._history.reasons[plan.solver] = plan.reason
         self.best: Certificate | None = None
         self._last_gap, self._last_epoch, self._estimate_per_gap = math.inf, 0, 1.0
         self._last_step_gap = math.inf
@@ -152,7 +149,7 @@ class ConvergenceMonitor:
             should_certify = self._is_certificate_due(number, estimate)
         if not should_certify:
             scale = best.objective * self._estimate_per_gap if best is not None else math.nan
-            self._recorder.estimated(SDCA, estimate / scale if scale else math.nan)
+            self._history.estimated(SDCA, estimate / scale if scale else math.nan)
         return should_certify
 
     def _is_certificate_due(self, number: int, estimate: float) -> bool:
@@ -170,13 +167,13 @@ class ConvergenceMonitor:
         """Record a certificate of an epoch."""
         is_last = self.is_last or self._polish_until is not None
         self._keep_best(point)
-        self._recorder.certified(point, SDCA)
+        self._history.certified(point, SDCA)
         if is_last or self._is_stopped:
             self.is_done = True
             return
         if self.is_converged:
             self.wants_steps = self._steps_polish
-            self._explain(self.plan.steps, "polishes the solution")
+            self._history.explain(self.plan.steps, "polishes the solution")
             more = min(POLISHING * number, self._polishing_epochs) if point.gap > 0 else 0
             self._polish_until = number + more
             self.is_done = not self.wants_steps and more == 0
@@ -203,7 +200,7 @@ class ConvergenceMonitor:
         self.wants_steps &= not self._is_next_due
         self.wants_steps &= not self._has_given_up or point.relative_gap <= NEAR
         if self.wants_steps:
-            self._explain(self.plan.steps, self.plan.comparison(expected, left))
+            self._history.explain(self.plan.steps, self.plan.comparison(expected, left))
         if self.wants_steps and self._is_interior:
             self._steps_left = max(PATIENCE * INTERIOR_STEPS, left / self._interior_cost)
 
@@ -212,8 +209,8 @@ class ConvergenceMonitor:
         self.is_tentative = False
         self._keep_best(point)
         if not self.plan.begins_with_steps:
-            self._explain(self.plan.steps, "goes on from the last fit")
-        self._recorder.certified(point, self.plan.steps)
+            self._history.explain(self.plan.steps, "goes on from the last fit")
+        self._history.certified(point, self.plan.steps)
         self.is_done = self._is_exhausted or (self.is_converged and not self._steps_polish)
         if point.gap > 0:
             left = math.log(point.relative_gap / max(self.options.tol, 1e-16)) / ASSUMED_RATE
@@ -233,7 +230,7 @@ class ConvergenceMonitor:
         goes_on = goes_on and point.relative_gap > POLISHED
         self._last_step_gap = point.gap
         best = self._keep_best(point)
-        self._recorder.certified(best, self.plan.steps)
+        self._history.certified(best, self.plan.steps)
         self.is_done = (self.is_converged and not goes_on) or self._is_exhausted
 
     def should_certify_step(self, estimate: Certificate, loose: float = 1.0) -> bool:
@@ -247,7 +244,7 @@ class ConvergenceMonitor:
 
     def skip_step(self, estimate: Certificate) -> None:
         """Record a step that is not worth a certificate."""
-        self._recorder.estimated(self.plan.steps, estimate.relative_gap)
+        self._history.estimated(self.plan.steps, estimate.relative_gap)
         self._steps_left -= 1
 
     @property
@@ -264,19 +261,15 @@ class ConvergenceMonitor:
         """Go on with epochs; the second time for good."""
         if self._has_given_up:
             self.end_steps()
-        self._explain(SDCA, f"{self.plan.steps} took longer than was expected")
+        self._history.explain(SDCA, f"{self.plan.steps} took longer than was expected")
         self.wants_steps, self._has_given_up, self._steps_left = False, True, math.inf
 
     def end_steps(self) -> None:
         """Note that no step lowers the objective: unless that was rounding, epochs go on."""
         self._step_cost, self.wants_steps = math.inf, False
         self.stalled = self.plan.is_only
-        self._explain(SDCA, f"no step of {self.plan.steps} lowers the objective further")
+        self._history.explain(SDCA, f"no step of {self.plan.steps} lowers the objective further")
         self.is_done = self.is_converged or self.stalled
-
-    def _explain(self, solver: str, why: str) -> None:
-        """Note why a solver goes on."""
-        self._recorder.reasons[solver] = f"{solver}: {why}"
 
     @property
     def is_converged(self) -> bool:
@@ -298,11 +291,11 @@ class ConvergenceMonitor:
     @property
     def is_last(self) -> bool:
         """Whether the next iteration is the last, and to be certified."""
-        return len(self._recorder.history) + 1 >= self.options.max_iter or self._is_stopped
+        return len(self._history.records) + 1 >= self.options.max_iter or self._is_stopped
 
     @property
     def _is_exhausted(self) -> bool:
-        return len(self._recorder.history) >= self.options.max_iter or self._is_stopped
+        return len(self._history.records) >= self.options.max_iter or self._is_stopped
 
     @property
     def _is_stopped(self) -> bool:
@@ -328,14 +321,8 @@ class ConvergenceMonitor:
             "last": np.array(
                 [self._last_gap, self._last_epoch, self._estimate_per_gap, self._step_cost]
             ),
-            "history": {name: self._column(name) for name in _RECORD},
-            "reasons": self._recorder.changes() | self._recorder.reasons,
+            **self._history.state(),
         }
-
-    def _column(self, name: str) -> np.ndarray:
-        """Return an entry of all records, solvers as their codes."""
-        values = [record[name] for record in self._recorder.history]
-        return np.array([CODES.index(value) for value in values] if name == "solver" else values)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore the state of a checkpoint."""
@@ -346,9 +333,7 @@ class ConvergenceMonitor:
         self._has_given_up = bool(state.get("has_given_up", False))
         self._last_gap, number, self._estimate_per_gap, self._step_cost = state["last"].tolist()
         self._last_epoch = int(number)
-        columns = {name: state["history"][name].tolist() for name in _RECORD}
-        columns["solver"] = [CODES[code] for code in columns["solver"]]
-        self._recorder.resume(zip(*columns.values(), strict=True), state.get("reasons", {}))
+        self._history.restore(state)
 
     def result(self) -> SolverResult:
         """Return the best certificate and the history."""
@@ -358,58 +343,6 @@ class ConvergenceMonitor:
                 "the objective is infinite at every iterate: scale the features and the "
                 "targets, or raise max_iter"
             )
-        history = self._recorder.history
+        history = self._history.records
         late = self._is_late and not self.is_converged
         return SolverResult(self.best, len(history), history, self.stalled and not late, late)
-
-
-class _HistoryRecorder:
-    """Records the history, and reports each record."""
-
-    def __init__(self, options: SolverOptions, number: int):
-        self.options, self.number, self.started = options, number, time.perf_counter()
-        self.history: list[dict[str, Any]] = []
-        self.reasons: dict[str, str] = {}
-
-    def resume(self, rows: Iterable[Iterable[Any]], reasons: Mapping[str, str]) -> None:
-        """Continue a history, as if no time had passed since its last record.
-
-        `reasons` are `changes`, and the last of each solver.
-        """
-        self.history = []
-        for row in rows:
-            solver, number = self._record(row)["solver"], str(len(self.history) + 1)
-            self.reasons[solver] = reasons.get(number, self.reasons.get(solver, ""))
-            self.history.append(self._record(row))
-        self.reasons |= {name: text for name, text in reasons.items() if name in SOLVERS}
-        seconds = self.history[-1]["seconds"] if self.history else 0.0
-        self.started = time.perf_counter() - seconds
-
-    def changes(self) -> dict[str, str]:
-        """Return the reasons by the numbers of the iterations from which on they hold."""
-        changes, last = {}, None
-        for record in self.history:
-            if record["reason"] != last:
-                changes[str(record["iteration"])] = last = record["reason"]
-        return changes
-
-    def _record(self, values: Iterable[Any]) -> dict[str, Any]:
-        """Return a record with these entries, and with the reason of the solver."""
-        entries = dict(zip(_RECORD, values, strict=True))
-        reason = self.reasons.get(entries["solver"], "")
-        return {"problem": self.number, **entries, "reason": reason}
-
-    def certified(self, point: Certificate, solver: str) -> None:
-        stated = point._replace(gap=point.stated_gap)
-        self._add(solver, point.objective, stated.relative_gap, True)
-
-    def estimated(self, solver: str, relative_gap: float) -> None:
-        self._add(solver, math.nan, relative_gap, False)
-
-    def _add(self, solver: str, objective: float, gap: float, certified: bool) -> None:
-        seconds = time.perf_counter() - self.started
-        values = (len(self.history) + 1, solver, seconds, objective, gap, certified)
-        record = self._record(values)
-        self.history.append(record)
-        if self.options.report:
-            self.options.report(record)

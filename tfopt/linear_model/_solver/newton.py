@@ -121,11 +121,7 @@ class Newton(Steps):
 
     def end(self, problem: int) -> None:
         """Take no more steps of a problem."""
-        self._forget(problem, self._points, self._origins, self._moves)
-
-    @staticmethod
-    def _forget(problem: int, *parts: dict[int, Any]) -> None:
-        for part in parts:
+        for part in (self._points, self._origins, self._moves):
             part.pop(problem, None)
 
     def look(
@@ -136,7 +132,7 @@ class Newton(Steps):
         far = [k for k, each in tangents.items() if not math.isfinite(each.losses)]
         for k in [k for k in far if monitors[k].is_tentative]:  # a warm start that is of no use
             far.remove(k)
-            self._forget(k, tangents, self._points)
+            del tangents[k], self._points[k]
         if far:
             self._points |= {k: (np.zeros_like(self._points[k][0]), 0.0) for k in far}
             tangents |= self.design.tangents({k: self._points[k] for k in far})

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tfopt.linear_model._solver import work
 from tfopt.linear_model._solver.interior_rows import Step
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.reasons import count_of, reason_of, time_of
 from tfopt.linear_model._solver.solvers import (
     CG,
     CHOLESKY,
@@ -47,8 +48,6 @@ EPOCHS_BEFORE, EPOCHS_BEFORE_FEW, SHARE_BEFORE = 8, 2, 0.2
 #: With so many values or more, and so many weights, epochs visit two partitions at a time, and with
 #: so many values four. Partitions whose changes overlap much cost more epochs than they save.
 VALUES_OF_TWO, WEIGHTS_OF_TWO, VALUES_OF_FOUR = 2**20, 2000, 2**24
-#: The work of a millisecond, about.
-MILLISECOND = 1e7
 
 
 class Wanted(NamedTuple):
@@ -160,7 +159,7 @@ class Plan(NamedTuple):
         """Return why steps take over: their work and that of the epochs left, in epochs."""
         if not self.epoch:
             return f"the work of {steps:.0f} epochs expected, instead of {epochs:.0f}"
-        return f"{_time(steps * self.epoch)} expected, instead of {_time(epochs * self.epoch)}"
+        return f"{time_of(steps * self.epoch)} expected, instead of {time_of(epochs * self.epoch)}"
 
 
 def make_plan(objective: Objective, wanted: Wanted) -> Plan:
@@ -208,7 +207,7 @@ def _chosen(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
 
 def _epochs_alone(objective: Objective, why: str) -> Plan:
     polishing = int(work.CHEAP / work.epoch_work(objective))
-    return Plan(SDCA, SDCA, _reason(SDCA, objective, why), polishing_epochs=polishing)
+    return Plan(SDCA, SDCA, reason_of(SDCA, objective, why), polishing_epochs=polishing)
 
 
 def _descent_alone(objective: Objective, wanted: Wanted) -> Plan:
@@ -217,7 +216,7 @@ def _descent_alone(objective: Objective, wanted: Wanted) -> Plan:
     return Plan(
         DESCENT,
         DESCENT,
-        _reason(DESCENT, objective, _expected(expected, wanted)),
+        reason_of(DESCENT, objective, _expected(expected, wanted)),
         is_only=True,
         forms_hessian=True,
         step_polishes=a_step <= work.CHEAP,
@@ -233,7 +232,7 @@ def _descent_after_epochs(objective: Objective) -> Plan:
     return Plan(
         SDCA,
         DESCENT,
-        _reason(SDCA, objective, f"epochs tell whether {DESCENT} is less work"),
+        reason_of(SDCA, objective, f"epochs tell whether {DESCENT} is less work"),
         step_cost=step_cost_of(0),
         step_cost_of=step_cost_of,
         forms_hessian=True,
@@ -265,7 +264,7 @@ def _interior(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
     return Plan(
         solver,
         INTERIOR,
-        _reason(solver, objective, why),
+        reason_of(solver, objective, why),
         is_only=wanted.solver != "auto",
         step_cost=step,
         forms_hessian=True,
@@ -303,7 +302,7 @@ def _newton(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
     return Plan(
         solver,
         steps,
-        _reason(solver, objective, why),
+        reason_of(solver, objective, why),
         is_only=wanted.solver != "auto",
         rate=rate,
         step_cost=step,
@@ -336,7 +335,7 @@ def make_block_plan(objective: Objective, *, is_dense: bool = False) -> Plan:
     return Plan(
         solver,
         steps,
-        f"{solver}: {_count(objective.n_weights)} features in blocks; {why}",
+        f"{solver}: {count_of(objective.n_weights)} features in blocks; {why}",
         step_cost=EPOCHS_IN_BLOCKS if has_steps else math.inf,
         forms_hessian=is_small,
     )
@@ -388,24 +387,5 @@ def _first_epochs_rate(objective: Objective, wanted: Wanted) -> float:
     return work.epoch_rate(objective, square) / (2 if objective.intercept else 1)
 
 
-def _reason(solver: str, objective: Objective, why: str) -> str:
-    sizes = f"{_count(objective.n_weights)} features, {_count(work.n_rows(objective))} rows"
-    return f"{solver}: {sizes}; {why}"
-
-
 def _expected(amount: float, wanted: Wanted) -> str:
-    return f"{_time(amount)} expected" + (", asked for" if wanted.solver != "auto" else "")
-
-
-def _time(amount: float) -> str:
-    """Return how long so much work takes, about."""
-    ms = amount / MILLISECOND
-    if math.isinf(ms):
-        return "endless epochs"
-    if ms >= 1000:
-        return f"{ms / 1000:.3g} s"
-    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1g} ms"
-
-
-def _count(n: int) -> str:
-    return f"{n:,}".replace(",", " ")
+    return f"{time_of(amount)} expected" + (", asked for" if wanted.solver != "auto" else "")
