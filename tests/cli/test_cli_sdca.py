@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -35,6 +36,9 @@ def test_the_proof_is_printed(cli, tiny):
     outcome = cli("train", tiny, "--quiet")
     (line,) = (line for line in outcome.out.splitlines() if line.startswith("gap "))
     assert "above the minimum; " in line and line.endswith(" iterations")
+    assert re.search(
+        r"^solver newton-cholesky: \d+ features, \d+ rows; .* ms expected$", outcome.out, re.M
+    )
     outcome = cli("train", tiny, "--epochs", "1", "--tol", "1e-14")
     assert "above the minimum, which is above tol 1e-14; 1 iterations" in outcome.out
 
@@ -63,7 +67,7 @@ def test_progress_and_a_gap_that_is_not_reached_are_said(cli, tiny):
 
 def test_json_has_no_numbers_that_json_has_not(cli, tiny, monkeypatch):
     certificate = report.Certificate(
-        0.0, 1.0, 1e-4, 1, {1.0: report.Certificate(math.inf, math.nan, 1e-4, 1)}
+        0.0, 1.0, 1e-4, 1, classes={1.0: report.Certificate(math.inf, math.nan, 1e-4, 1)}
     )
     assert certificate.relative_gap == math.inf
 

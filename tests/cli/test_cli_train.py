@@ -17,12 +17,13 @@ from tfopt.linear_model.model_file import read_model
 def test_without_arguments(cli, folder):
     outcome = cli("train")
     assert outcome.code == 0
-    train, test, gap, speed, model = outcome.out.splitlines()
+    train, test, gap, *why, speed, model = outcome.out.splitlines()
     number = r"0\.\d{4,6}"
     for part, line in (("train", train), ("test ", test)):
         scores = rf"{part}  accuracy {number}  log-loss {number}  AUC {number}"
         assert re.fullmatch(scores, line)
     assert re.fullmatch(r"gap    objective .* above the minimum; \d+ iterations", gap)
+    assert why and all(line.startswith("solver ") for line in why)
     assert re.fullmatch(r"speed  [\d,]+ rows/s \(\d+\.\d\d s in training\)", speed)
     assert model == "model  model.npz"
     assert [path.name for path in folder.iterdir()] == ["model.npz"]

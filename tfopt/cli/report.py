@@ -65,6 +65,8 @@ class Certificate:
     tol : float
         The requested relative gap.
     iterations : int
+    reasons : tuple of str
+        Why each solver began or took over.
     classes : dict
         With more than two classes, the certificate of each label; objective, gap and iterations are
         then their sums.
@@ -74,6 +76,7 @@ class Certificate:
     gap: float
     tol: float
     iterations: int
+    reasons: tuple[str, ...] = ()
     classes: dict[Any, Certificate] = dataclasses.field(default_factory=dict)
 
     @property
@@ -108,6 +111,8 @@ class Certificate:
     def as_dict(self) -> dict[str, Any]:
         """Return the certificate for JSON."""
         facts = {name: getattr(self, name) for name in ("objective", "gap", "tol", "iterations")}
+        if self.reasons:
+            facts["reasons"] = list(self.reasons)
         facts["relative_gap"] = self.relative_gap
         facts["converged"] = self.converged
         if self.classes:
@@ -163,6 +168,8 @@ def print_text(result: Result, path: str) -> None:
         echo(f"{part:<5}  {score_line(scores)}")
     if result.certificate:
         echo(f"gap    {result.certificate.line()}")
+        for reason in result.certificate.farthest.reasons:
+            echo(f"solver {reason}")
     for rows, loss in result.progress[-1:]:
         echo(f"loss   {loss:.6g}, the mean of {rows:,} rows, each before it was learned")
     echo(f"speed  {result.rows_per_second:,.0f} rows/s ({result.seconds:.2f} s in training)")

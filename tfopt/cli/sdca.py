@@ -148,8 +148,10 @@ def _certificate(
         )
     )
     of_classes = [
-        Certificate(objective, gap, tol, n_iter)
-        for objective, gap, n_iter in zip(*columns, strict=True)
+        Certificate(
+            objective, gap, tol, n_iter, tuple(dict.fromkeys(each["reason"] for each in history))
+        )
+        for objective, gap, n_iter, history in zip(*columns, estimator.history_, strict=True)
     ]
     if len(of_classes) == 1:
         return of_classes[0]
@@ -159,7 +161,7 @@ def _certificate(
         sum(each.gap for each in of_classes),
         tol,
         sum(each.iterations for each in of_classes),
-        dict(zip(classes, of_classes, strict=True)),
+        classes=dict(zip(classes, of_classes, strict=True)),
     )
 
 

@@ -68,9 +68,10 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         "sdca" is dual coordinate ascent, and nothing else. Newton's method, with its linear systems
         solved by Cholesky factorization or by conjugate gradients, is for l1 = 0, and coordinate
         descent ("cd") for any l1; neither is for the hinge, for which there is the interior-point
-        method with l1 = 0. "auto", the default, begins with one of them where it applies and
-        features are few, and otherwise with epochs of dual coordinate ascent, from which it takes
-        over if that is expected to be less work. Fixed blocks need "auto".
+        method with l1 = 0. "auto", the default, takes the one that is expected to be the least work
+        until the gap is within `tol`; where that is uncertain, a few epochs of dual coordinate
+        ascent come first, and show whether another takes over. `history_` has the reasons. Fixed
+        blocks need "auto".
     adaptive : bool, default=False
         Sample with probabilities proportional to the dual residuals [3]_.
     num_loss_partitions : int or sequence of int, optional
