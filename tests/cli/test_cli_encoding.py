@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 
 import numpy as np
@@ -14,8 +15,9 @@ from tfopt.cli import csv_pieces, tables
 from tfopt.cli.data import Layout
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_blocks, read_data
-from tfopt.linear_model import load_model
-from tfopt.linear_model.model_file import read_model
+from tfopt.linear_model import LinearClassifier, encoding, load_model
+from tfopt.linear_model.model_file import encode_model, read_model
+from tfopt.linear_model.stored_model import stored_model_of
 
 ROWS = 400
 LABEL = "Will renew?"
@@ -195,8 +197,8 @@ def test_text_that_says_nothing_is_left_out(cli, people, folder):
     people["same"], people["nothing"] = "x", None
     write(people, "more")
     train(cli, "more.csv")
-    encoding = read_model("model.npz").columns.encoding
-    assert encoding.left_out == ("id", "same", "nothing")
+    known = read_model("model.npz").columns.encoding
+    assert known.left_out == ("id", "same", "nothing")
     people[["id"]].assign(y=people[LABEL]).to_csv("ids.csv", index=False)
     refused = cli("train", "ids.csv", "--label", "y")
     assert refused.err == "ids.csv: no column says anything of the labels\n"
@@ -241,3 +243,39 @@ def test_the_encoding_of_a_model_file_is_checked(cli, people, folder):
         (folder / "bad.json").write_text(json.dumps(document | change))
         refused = cli("predict", "bad.json", "people.csv")
         assert refused.code == 1 and "encoding" in refused.err
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "scaled"])
+def test_onnx_takes_the_columns_of_the_table(cli, people, folder, kind, monkeypatch):
+    pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    monkeypatch.setattr(encoding, "SPARSE_BELOW", 2.0 if kind == "sparse" else 0.0)
+    people["label"] = people["Age (years)"]  # as outputs are named
+    write(people)
+    options = ReadOptions(label=LABEL, scale=kind == "scaled")
+    data = read_data("people.csv", options)
+    y = np.array(data.columns.classes)[data.labels.astype(int)]
+    estimator = LinearClassifier().fit(data.features, y)
+    model = dataclasses.replace(stored_model_of(estimator), columns=data.columns)
+    (folder / "m.onnx").write_bytes(encode_model(model, "m.onnx"))
+    (folder / "m.json").write_bytes(encode_model(model, "m.json"))
+    people.loc[:2, " home city "] = ["", "Atlantis", "village 1"]
+    people.loc[3:5, "Plan"] = ["", "gold", "basic"]
+    people.loc[6:7, "monthly spend"] = np.nan
+    days = (pd.to_datetime(people["signed up"]) - pd.Timestamp(0)).dt.days
+    people["days"] = days.astype(float)
+    session = onnxruntime.InferenceSession("m.onnx", providers=["CPUExecutionProvider"])
+    given = {}
+    for each in session.get_inputs():
+        name = {"signed up": "days", "home city": " home city "}.get(each.name, each.name)
+        column = people[name.rstrip("'")]
+        is_text = each.type == "tensor(string)"
+        column = column.fillna("").to_numpy(object) if is_text else column.to_numpy(np.float32)
+        given[each.name] = column[:, None]
+    labels, p = session.run(None, given)
+    people.loc[0, " home city "] = "Atlantis"  # a missing city is refused by predict
+    write(people.drop(columns="days"))
+    expected = cli("predict", "m.json", "people.csv", "--proba").out.splitlines()[1:]
+    expected = np.array([line.split() for line in expected], float)
+    np.testing.assert_allclose(p[1:], expected[1:], rtol=1e-4)
+    np.testing.assert_array_equal(labels, np.array(["no", "yes"])[p.argmax(axis=1)])

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.imports import imported
+from tfopt.interop.onnx_tables import put_before
 
 __all__ = ["encoded", "register"]
 
@@ -71,16 +72,20 @@ def register() -> None:
         )
 
 
-def encoded(model: Any) -> bytes:
+def encoded(model: Any, encoding: Any = None) -> bytes:
     """Return a fitted estimator of `tfopt.linear_model` as the content of an ONNX file.
 
-    Its input is float32. Probabilities, or scores, of a classifier are a matrix.
+    Its input is float32 or, with the encoding of a table, the columns of that. Probabilities, or
+    scores, of a classifier are a matrix.
     """
     register()
 
     X = np.zeros((1, model.n_features_in_), np.float32)
     options = {id(model): {"zipmap": False}} if hasattr(model, "classes_") else None
-    content: bytes = imported("skl2onnx").to_onnx(model, X, options=options).SerializeToString()
+    graph = imported("skl2onnx").to_onnx(model, X, options=options)
+    if encoding is not None:
+        put_before(graph, encoding)
+    content: bytes = graph.SerializeToString()
     return content
 
 

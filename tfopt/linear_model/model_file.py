@@ -100,7 +100,8 @@ def _encode_json(model: StoredModel) -> bytes:
 
 
 def _encode_onnx(model: StoredModel) -> bytes:
-    content: bytes = imported("tfopt.interop.onnx").encoded(estimator_of(model))
+    estimator, encoding = estimator_of(model), model.columns.encoding
+    content: bytes = imported("tfopt.interop.onnx").encoded(estimator, encoding)
     return content
 
 
