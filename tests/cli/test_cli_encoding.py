@@ -15,7 +15,7 @@ from tfopt.cli import csv_pieces, tables
 from tfopt.cli.data import Layout
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_blocks, read_data
-from tfopt.linear_model import LinearClassifier, encoding, load_model
+from tfopt.linear_model import LinearClassifier, encoding, load_model, save_model
 from tfopt.linear_model.model_file import encode_model, read_model
 from tfopt.linear_model.stored_model import stored_model_of
 
@@ -105,6 +105,13 @@ def test_every_command_takes_the_same_file(cli, people, folder):
         assert cli("convert", source, name).code == 0
         assert cli("predict", name, "people.csv") == predicted
     assert (folder / "again.npz").read_bytes() == (folder / "model.npz").read_bytes()
+    save_model("saved.npz", estimator)
+    np.testing.assert_array_equal(
+        cli("predict", "saved.npz", "people.csv", "--quiet").out, predicted.out
+    )
+    estimator.fit(data.features[:, :3], data.labels)  # of other features now
+    save_model("saved.npz", estimator)
+    assert read_model("saved.npz").columns.encoding is None
     table = cli("cv", "people.csv", "--label", LABEL, "--model", "best.npz", "--json", "--quiet")
     assert table.code == 0 and cli("predict", "best.npz", "people.csv").code == 0
     test = train(cli, "people.csv", "--test", "people.parquet")["scores"]
@@ -196,7 +203,12 @@ def test_text_that_says_nothing_is_left_out(cli, people, folder):
     people["id"] = [f"id {k}" for k in range(ROWS)]
     people["same"], people["nothing"] = "x", None
     write(people, "more")
-    train(cli, "more.csv")
+    told = (
+        "more.csv: left out 'id', 'same', 'nothing': no value, or no two texts that occur often\n"
+    )
+    for command in ("train", "cv"):
+        outcome = cli(command, "more.csv", "--label", LABEL, "--model", "model.npz")
+        assert outcome.code == 0 and told in outcome.err
     known = read_model("model.npz").columns.encoding
     assert known.left_out == ("id", "same", "nothing")
     people[["id"]].assign(y=people[LABEL]).to_csv("ids.csv", index=False)

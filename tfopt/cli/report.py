@@ -17,7 +17,7 @@ from tfopt import threads
 from tfopt.cli.files import echo, note, show_label, write_atomically
 from tfopt.cli.metrics import score_line
 from tfopt.core.versions import versions
-from tfopt.linear_model.stored_model import StoredModel
+from tfopt.linear_model.stored_model import Columns, StoredModel
 
 #: The exit code of a fit that stopped above --tol.
 NOT_REACHED = 3
@@ -209,6 +209,14 @@ def note_bad_lines(name: str, count: int, quiet: bool) -> None:
     """Say how many lines of a file were left out."""
     if count and not quiet:
         note(f"{name}: {count} malformed {'line' if count == 1 else 'lines'} left out")
+
+
+def note_left_out(name: str, columns: Columns | None, quiet: bool) -> None:
+    """Say which columns of a table became no features."""
+    encoding = None if columns is None else columns.encoding
+    if encoding is not None and encoding.left_out and not quiet:
+        names = ", ".join(map(repr, encoding.left_out))
+        note(f"{name}: left out {names}: no value, or no two texts that occur often")
 
 
 def note_model_size(n_features: int, quiet: bool) -> None:

@@ -24,6 +24,7 @@ from tfopt.cli.report import (
     Progress,
     Result,
     note_bad_lines,
+    note_left_out,
     note_model_size,
     warn_unconverged,
 )
@@ -186,6 +187,7 @@ def cross_validate(arguments: argparse.Namespace) -> int:
         check_writable(arguments.model, arguments.data)
     data = read_data(arguments.data, arguments.reading)
     note_bad_lines(arguments.data, data.n_skipped, arguments.quiet)
+    note_left_out(arguments.data, data.columns, arguments.quiet)
     total = data.total_weight
     path = arguments.l2 or [1 / (C * total) for C in arguments.C or PATH]
     path = sorted(path, reverse=True)  # the largest penalty first: its fit is the easiest

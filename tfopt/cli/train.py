@@ -16,6 +16,7 @@ from tfopt.cli.readers import read_rows
 from tfopt.cli.report import (
     Result,
     note_bad_lines,
+    note_left_out,
     print_text,
     save_plot,
     train_facts,
@@ -56,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     write_model(arguments.model, result.model)
     if files.wanted:  # the run is done
         _remove(files.path, is_stream)
+    note_left_out(arguments.data, result.model.columns, arguments.quiet)
     for part, count in result.bad_lines.items():
         note_bad_lines(paths[part] or "", count, arguments.quiet)
     if arguments.plot:

@@ -185,6 +185,10 @@ def stored_model_of(estimator: Any) -> StoredModel:
         if type(classes[0]) is str:
             classes, class_names = tuple(map(float, range(len(classes)))), classes
     names = getattr(estimator, "feature_names_in_", None)
+    features = None if names is None else tuple(map(str, names))
+    encoding = getattr(estimator, "encoding_", None)
+    if encoding is not None and encoding.features != features:  # it was fitted again
+        encoding = None
     parameters = estimator.get_params()
     # of a choice between penalties, those of the model
     parameters |= {name: getattr(estimator, f"{name}_", parameters[name]) for name in ("l1", "l2")}
@@ -196,7 +200,7 @@ def stored_model_of(estimator: Any) -> StoredModel:
         zero_based=True,
         optimizer={"name": type(estimator).__name__},
         settings=_plain(parameters),
-        columns=Columns(None if names is None else tuple(map(str, names)), None, class_names),
+        columns=Columns(features, None, class_names, encoding),
     )
 
 
@@ -249,4 +253,6 @@ def estimator_of(model: StoredModel) -> SDCAClassifier | SDCARegressor:
     estimator.n_features_in_ = model.n_features
     if model.columns.features is not None:
         estimator.feature_names_in_ = np.array(model.columns.features, dtype=object)
+    if model.columns.encoding is not None:  # for `stored_model_of`
+        estimator.encoding_ = model.columns.encoding
     return estimator  # type: ignore[no-any-return]
