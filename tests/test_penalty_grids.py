@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from linear_losses import CORNERED, DEFINITIONS, estimator, targets
@@ -61,6 +62,25 @@ def test_with_the_largest_all_weights_are_0(loss: str, intercept: bool, weighted
         if loss not in CORNERED:
             less = estimator(loss, l1=largest * 0.99, l2=1.0, **options).fit(X, y, weights)
             assert less.coef_.any()
+
+
+@pytest.mark.parametrize("loss", [loss for loss in DEFINITIONS if loss not in CORNERED])
+@pytest.mark.parametrize("form", ["csr", "float32", "frame", "fortran"])
+def test_the_grid_of_all_forms(loss: str, form: str) -> None:
+    """Weighted; and, of regression, with an offset."""
+    y = targets(loss, Y - Y.mean(), np.random.default_rng(1))
+    rows = np.float32(X)
+    forms = {"csr": sparse.csr_matrix, "frame": pd.DataFrame, "fortran": np.asfortranarray}
+    given = forms.get(form, np.asarray)(rows)
+    more: dict[str, Any] = {"sample_weight": WEIGHTS}
+    if DEFINITIONS[loss].labels != "classes":
+        more["offset"] = np.linspace(-0.5, 0.5, 120)
+    expected, path = (sdca_path(each, y, loss, l1s=4, tol=1e-9, **more) for each in (rows, given))
+    np.testing.assert_allclose(path.l1s, expected.l1s, rtol=1e-6)
+    assert np.abs(path.coefs[0]).max() < 1e-6 and path.coefs[1].any()
+    kind: Any = LinearRegressorCV if "offset" in more else LinearClassifierCV
+    model = kind(loss, l1s=4, l2=1.0, cv=2, max_iter=5000).fit(given, y, **more)
+    np.testing.assert_allclose(model.l1s_, path.l1s, rtol=1e-6)
 
 
 def test_of_several_classes_it_is_the_largest_of_each() -> None:
