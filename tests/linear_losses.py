@@ -19,6 +19,7 @@ __all__ = [
     "conjugate",
     "estimator",
     "least",
+    "parameter_of",
     "phi",
     "targets",
 ]
@@ -45,6 +46,25 @@ def entropy(t: np.ndarray) -> np.ndarray:
 
 def missing(z: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.maximum(1 - y * z, 0)
+
+
+def tweedie(z: np.ndarray, y: np.ndarray, p: Any) -> np.ndarray:
+    """e^((2 - p) z) / (2 - p) + y e^((1 - p) z) / (p - 1), above where z is log(y)."""
+    s = z - np.log(np.where(y > 0, y, 1))
+    above = np.expm1((2 - p) * s) / (2 - p) + np.expm1((1 - p) * s) / (p - 1)
+    return np.where(y > 0, y ** (2 - p) * above, np.exp((2 - p) * z) / (2 - p))
+
+
+def tweedie_conjugate(a: np.ndarray, y: np.ndarray, p: Any) -> np.ndarray:
+    """The largest -a * z - phi(z), where the slope is -a, found by halving a bracket."""
+    low, high = np.full_like(a, -2000.0), np.full_like(a, 2000.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(100):
+            z = low + (high - low) / 2
+            above = np.exp((2 - p) * z) - y * np.exp((1 - p) * z) + a > 0
+            low, high = np.where(above, low, z), np.where(above, z, high)
+        found = -a * high - tweedie(high, y, p)
+    return np.where(y > 0, found, (entropy(-a) + a) / (2 - p))
 
 
 def is_share(a: np.ndarray, y: np.ndarray, _: Any) -> np.ndarray:
@@ -91,6 +111,9 @@ DEFINITIONS = {
     ),
 }
 DEFINITIONS |= {
+    "tweedie": Definition(
+        tweedie, tweedie_conjugate, lambda a, y, _: (y > 0) | (a <= 0), "counts", "power"
+    ),
     "huber": Definition(
         lambda z, y, epsilon: np.where(
             np.abs(z - y) <= epsilon, (z - y) ** 2 / 2, epsilon * (np.abs(z - y) - epsilon / 2)
@@ -145,11 +168,16 @@ def least(loss: str, y: np.ndarray) -> np.ndarray:
     return y - entropy(y) if loss == "poisson" else np.zeros_like(y)
 
 
+def parameter_of(loss: str, share: float) -> float:
+    """Return the parameter of a loss for a number between 0 and 1: a power is between 1 and 2."""
+    return 1 + share if loss.startswith("tweedie") else share
+
+
 def estimator(loss: str, parameter: float | None = None, **options: Any) -> Any:
     """Return an estimator with a loss, and the parameter if it has one."""
     option = DEFINITIONS[loss].option
     if option is not None and parameter is not None:
-        options[option] = parameter
+        options[option] = parameter_of(loss, parameter)
     kind = SDCAClassifier if DEFINITIONS[loss].labels == "classes" else SDCARegressor
     return kind(loss, **options)
 

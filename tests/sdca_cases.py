@@ -22,7 +22,8 @@ __all__ = [
 
 #: TensorFlow's losses, and all.
 LOSSES = ("logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss")
-ALL_LOSSES = tuple(f"{name}_loss" for name in DEFINITIONS)
+#: Those that have a parameter of 1; tests/test_tweedie.py has the other.
+ALL_LOSSES = tuple(f"{name}_loss" for name in DEFINITIONS if name != "tweedie")
 #: Those of any numbers: for tests, with the parameter 1, in which 0 <= a <= 1 is always allowed.
 OF_NUMBERS = tuple(f"{k}_loss" for k, each in DEFINITIONS.items() if each.labels == "numbers")
 EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linear_losses import SMOOTH, estimator, targets
+from linear_losses import SMOOTH, estimator, parameter_of, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
@@ -143,7 +143,8 @@ def test_fits_are_the_twins(
         monkeypatch.setattr(quadratic_model, "LARGEST_MATRIX", 0)
         monkeypatch.setattr(quadratic_model, "SMALLEST", 2)
     for l1 in (0.5, 6.0):
-        problem = Problem(X, y, weight, loss_named(f"{loss}_loss", PARAMETER), l1, l2, intercept)
+        phi = loss_named(f"{loss}_loss", parameter_of(loss, PARAMETER))
+        problem = Problem(X, y, weight, phi, l1, l2, intercept)
         found = twin.fit(problem, 1e-9)
         assert found.near(1e-9)
         rows = sparse.csr_matrix(X) if kind == "csr" else X

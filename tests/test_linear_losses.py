@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import CORNERED, DEFINITIONS, conjugate, least, phi
+from linear_losses import CORNERED, DEFINITIONS, conjugate, least, parameter_of, phi
 
 from tfopt.linear_model.losses import LOSSES as TABLE
 from tfopt.linear_model.losses import loss_named
@@ -14,7 +14,10 @@ from tfopt_ref import sdca_losses
 
 LOSSES = {loss.kernel: loss for loss in TABLE.values() if not loss.is_joint}
 each_loss = pytest.mark.parametrize("name", LOSSES)
-PARAMETER = 0.6
+
+
+def parameter(name: str) -> float:
+    return parameter_of(name, 0.6)
 
 
 def labels(name: str, n: int) -> np.ndarray:
@@ -28,11 +31,8 @@ def labels(name: str, n: int) -> np.ndarray:
 @each_loss
 @given(z=st.lists(st.floats(-30, 30), min_size=1, max_size=20))
 def test_values_and_derivatives_are_those_of_the_specification(name: str, z: list[float]) -> None:
-    loss, twin, at = (
-        loss_named(name, PARAMETER),
-        sdca_losses.loss_named(name, PARAMETER),
-        np.array(z),
-    )
+    own, at = parameter(name), np.array(z)
+    loss, twin = loss_named(name, own), sdca_losses.loss_named(name, own)
     y = labels(name, at.size)
     pairs = list(zip(at.tolist(), y.tolist(), strict=True))
     for found, expected in (
@@ -40,18 +40,19 @@ def test_values_and_derivatives_are_those_of_the_specification(name: str, z: lis
         (loss.gradient(at, y), twin.slope),
     ):
         np.testing.assert_allclose(found, [expected(*pair) for pair in pairs], rtol=1e-12)
-    defined = phi(short := name.removesuffix("_loss"), at, y, PARAMETER) + least(short, y)
+    defined = phi(short := name.removesuffix("_loss"), at, y, own) + least(short, y)
     np.testing.assert_allclose(loss.value(at, y), defined, rtol=1e-9, atol=1e-9)
 
 
 @each_loss
 @given(a=st.lists(st.floats(-5, 5), min_size=1, max_size=20))
 def test_clipped_duals_are_the_nearest_with_a_finite_conjugate(name: str, a: list[float]) -> None:
-    loss, twin = loss_named(name, PARAMETER), sdca_losses.loss_named(name, PARAMETER)
+    own = parameter(name)
+    loss, twin = loss_named(name, own), sdca_losses.loss_named(name, own)
     y = labels(name, len(a))
     clipped = loss.clip_duals(np.array(a), y)
     expected = [twin.conjugate(*pair) for pair in zip(clipped.tolist(), y.tolist(), strict=True)]
-    defined = conjugate(short := name.removesuffix("_loss"), clipped, y, PARAMETER)
+    defined = conjugate(short := name.removesuffix("_loss"), clipped, y, own)
     np.testing.assert_allclose(expected, defined - least(short, y), rtol=1e-9, atol=1e-9)
     for before, after, label in zip(a, clipped.tolist(), y.tolist(), strict=True):
         assert before == after or np.isinf(twin.conjugate(before, label))
@@ -83,7 +84,7 @@ def test_links_are_where_the_loss_of_the_mean_is_least(name: str) -> None:
 @pytest.mark.parametrize("name", CORNERED)
 @given(z=st.lists(st.floats(-3, 3), min_size=1, max_size=20))
 def test_corners_are_where_the_derivative_jumps(name: str, z: list[float]) -> None:
-    loss, at = loss_named(f"{name}_loss", PARAMETER), np.array(z)
+    loss, at = loss_named(f"{name}_loss", parameter(name)), np.array(z)
     y = labels(f"{name}_loss", at.size)
     away, slopes, value = np.ones(at.size, bool), np.zeros(at.size), np.zeros(at.size)
     for place, low, high in loss.corners(y):

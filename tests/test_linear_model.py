@@ -305,6 +305,7 @@ def test_features_that_are_all_zero_leave_the_intercept(loss: str) -> None:
         "logistic": lambda: np.log(share / (1 - share)),
         "poisson": lambda: np.log(y.mean()),
         "gamma": lambda: np.log(y.mean()),
+        "tweedie": lambda: np.log(y.mean()),
         "hinge": lambda: 1.0,
         "smooth_hinge": lambda: 1 - (1 - share) / share,
         "squared_hinge": lambda: 2 * share - 1,

@@ -26,6 +26,7 @@ DEFAULTS = [
     SDCARegressor(),
     SDCARegressor("poisson"),
     SDCARegressor("gamma"),
+    SDCARegressor("tweedie"),
     SDCARegressor("huber"),
     SDCARegressor("quantile"),
     SDCARegressor("epsilon_insensitive"),
@@ -126,6 +127,7 @@ OPTIONS: dict[type, dict[str, list[Any]]] = {
         "loss": ["poisson", "huber", "quantile"],
         "epsilon": [0.5],
         "quantile": [0.9],
+        "power": [1.2],
     },
     FTRLClassifier: {
         "learning_rate": [0.1],
@@ -203,6 +205,7 @@ def model_of(kind: type, name: str, value: Any) -> Any:
         "gamma": {"loss": "smooth_hinge"},
         "epsilon": {"loss": "squared_epsilon_insensitive"},
         "quantile": {"loss": "quantile"},
+        "power": {"loss": "tweedie"},
     }.get(name, {})
     if issubclass(kind, (FTRLClassifier, FTRLRegressor)):
         more |= {
@@ -242,14 +245,14 @@ X = random.standard_normal((60, 4)) * (random.uniform(size=(60, 4)) < 0.7)
 Y = (X[:, 0] + random.standard_normal(60) > 0.3) + 1.0
 
 
-def answers(model: Any, *more: Any) -> list[bytes]:
+def answers(model: Any, *more: Any, **others: Any) -> list[bytes]:
     """Return what a fit answers with."""
     rows: Any = X
     if getattr(model, "n_hashes", None):
         rows = [{str(k): float(x) for k, x in enumerate(row)} for row in X]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(rows, Y, *more)
+        model.fit(rows, Y, *more, **others)
     found = (model.coef_, model.intercept_, model.n_iter_)
     return [np.asarray(part).tobytes() for part in found]
 
@@ -284,7 +287,11 @@ def test_every_option_is_heard(
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_every_argument_of_fit_is_heard(kind: type) -> None:
-    assert [*inspect.signature(kind.fit).parameters] == ["self", "X", "y", "sample_weight"]
+    others = {"offset": np.arange(60) % 3} if kind is SDCARegressor else {}
+    known = [*inspect.signature(kind.fit).parameters]
+    assert known == ["self", "X", "y", "sample_weight", *others]
+    if others:
+        assert answers(kind(), **others) != answers(kind())
     assert answers(kind(), np.arange(60) % 3) != answers(kind())
     global X, Y
     plain, before = answers(kind()), (X, Y)

@@ -39,6 +39,7 @@ ESTIMATORS: dict[str, tuple[Any, str]] = {
     "squared": (SDCARegressor("squared"), "counts"),
     "poisson": (SDCARegressor("poisson"), "counts"),
     "gamma": (SDCARegressor("gamma"), "amounts"),
+    "tweedie": (SDCARegressor("tweedie"), "counts"),
     "huber": (SDCARegressor("huber"), "counts"),
     "quantile": (SDCARegressor("quantile"), "counts"),
     "epsilon_insensitive": (SDCARegressor("epsilon_insensitive"), "counts"),
@@ -254,6 +255,14 @@ SDCA_COUNTS: dict[str, tuple[dict[str, Any], str]] = {
         {"loss": "quantile", "quantile": 1},
         "quantile must be a finite number above 0 and below 1",
     ),
+    "power of none": ({"loss": "gamma", "power": 1.2}, "it is for loss='tweedie'"),
+    "power of a count": (
+        {"loss": "tweedie", "power": 1},
+        "power must be a finite number above 1 and below 2, not 1",
+    ),
+    "power of an amount": ({"loss": "tweedie", "power": 2.0}, "above 1 and below 2, not 2.0"),
+    "negative claims": ({"y": Y["counts"] - 3, "loss": "tweedie"}, "non-negative targets"),
+    "all claims are 0": ({"y": Y["counts"] * 0, "loss": "tweedie"}, "minus infinity"),
     "steps for a quantile": (
         {"loss": "quantile", "solver": "cd", **WHOLE},
         "needs a smooth loss, not loss='quantile'",

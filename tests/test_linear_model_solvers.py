@@ -17,7 +17,7 @@ from tfopt.linear_model._solver import monitor, newton
 from tfopt.linear_model._solver import plan as plans
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.intercept import intercept_search
-from tfopt.linear_model.losses import LOSSES, loss_named
+from tfopt.linear_model.losses import LOSSES
 
 random = np.random.default_rng(2)
 X = random.standard_normal((60, 4)) @ random.standard_normal((4, 4)) + 0.3
@@ -172,7 +172,7 @@ def test_the_interior_point_method_is_for_the_hinge_of_few_features() -> None:
 
 def searched(loss: str, derivatives: Any) -> list[float]:
     """Return the places where a search from 0 asks for derivatives."""
-    search, seen = intercept_search(loss_named(loss), 0.0, 0.0), []
+    search, seen = intercept_search(LOSSES[loss.removesuffix("_loss")], 0.0, 0.0), []
     while True:
         (place,) = search.places
         seen.append(place)
@@ -183,11 +183,18 @@ def searched(loss: str, derivatives: Any) -> list[float]:
 @pytest.mark.parametrize("positive", [1e-3, 1.0, 50.0, 1e6])
 def test_the_best_intercept_of_counts_or_numbers_is_one_step_away(positive: float) -> None:
     """And where the second place is."""
+    rises, falls = (lambda b: 10 * np.exp(b / 2)), (lambda b: positive * np.exp(-b / 2))
     for loss, derivatives, best in (
         ("poisson_loss", lambda b: (10 * np.exp(b) - positive, 10 * np.exp(b)), positive / 10),
+        ("gamma_loss", lambda b: (10 - falls(2 * b), falls(2 * b)), positive / 10),
+        (
+            "tweedie_loss",
+            lambda b: (rises(b) - falls(b), (rises(b) + falls(b)) / 2),
+            positive / 10,
+        ),
         ("squared_loss", lambda b: (10 * b - positive, 10.0), positive / 10),
     ):
-        best = np.log(best) if loss == "poisson_loss" else best
+        best = best if loss == "squared_loss" else np.log(best)
         assert searched(loss, derivatives)[:2] == [0.0, pytest.approx(best, rel=1e-9)]
         assert len(searched(loss, derivatives)) <= 3
 

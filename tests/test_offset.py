@@ -11,7 +11,7 @@ import pytest
 import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import CORNERED, DEFINITIONS, conjugate, estimator, phi, targets
+from linear_losses import CORNERED, DEFINITIONS, conjugate, estimator, parameter_of, phi, targets
 from scipy import sparse
 from scipy.optimize import minimize_scalar
 from sklearn.exceptions import ConvergenceWarning
@@ -58,13 +58,13 @@ def fitted(model: Any, *rows: Any, **more: Any) -> Any:
 def test_another_label_and_factor_stand_for_an_offset(
     loss: str, z: float, y: float, offset: float, move: float
 ) -> None:
-    twin: Any = sdca_losses.loss_named(f"{loss}_loss", PARAMETER)
+    twin: Any = sdca_losses.loss_named(f"{loss}_loss", parameter_of(loss, PARAMETER))
     y = float(np.ceil(y)) if DEFINITIONS[loss].labels == "counts" else y
     other, factor = twin.without_offset(y, offset)
     a = -factor * twin.slope(z, other) * (1 - abs(move))  # towards 0 all losses allow it
     seen = twin.gap(a, y, z + offset)
     assert factor * twin.gap(a / factor, other, z) == pytest.approx(seen, rel=1e-9, abs=1e-9)
-    record = loss_named(f"{loss}_loss", PARAMETER)
+    record = loss_named(f"{loss}_loss", parameter_of(loss, PARAMETER))
     arrays = record.without_offset(np.array([y]), np.array([offset]))
     assert [float(np.ravel(part)[0]) for part in arrays] == pytest.approx([other, factor])
 

@@ -29,6 +29,7 @@ OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "gamma": (0.5, {"loss": "smooth_hinge"}),
     "epsilon": (0.7, {"loss": "huber"}),
     "quantile": (0.9, {"loss": "quantile"}),
+    "power": (1.2, {"loss": "tweedie"}),
     "fit_intercept": (False, {}),
     "class_weight": ("balanced", {}),
     "max_iter": (999, {}),
@@ -123,7 +124,8 @@ def test_the_parameters_that_move_the_minimum_are_found(kind: str) -> None:
         other = minimum(kind, {**options, name: value}, X.toarray(), y, weight)
         if high < other[0] or other[1] < low:
             moved.add(name)
-    own = {"class_weight", "gamma"} if kind == "SDCAClassifier" else {"epsilon", "quantile"}
+    regression = {"epsilon", "quantile", "power"}
+    own = {"class_weight", "gamma"} if kind == "SDCAClassifier" else regression
     assert moved == {"loss", "l1", "l2", "C", "fit_intercept"} | own
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import FEW, estimator, targets
+from linear_losses import FEW, estimator, parameter_of, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -66,7 +66,8 @@ def ours(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: An
 def theirs(rows: tuple[Any, Any, Any], loss: str, blocks: list[int], **options: Any) -> Fit:
     names = {"fit_intercept": "intercept", "max_iter": "max_iter"}
     options = {names.get(name, name): value for name, value in options.items()}
-    return twin.fit(*rows, loss, blocks=blocks, parameter=PARAMETER, l2=L2, seed=SEED, **options)
+    own = parameter_of(loss, PARAMETER)
+    return twin.fit(*rows, loss, blocks=blocks, parameter=own, l2=L2, seed=SEED, **options)
 
 
 def assert_same(model: Any, k: int, found: Fit, loss: str, intercept: bool) -> None:

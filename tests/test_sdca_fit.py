@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from linear_losses import LOSSES as NAMES
-from linear_losses import estimator, targets
+from linear_losses import estimator, parameter_of, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -52,7 +52,7 @@ def ours(loss: str, l1: float, intercept: bool, **options: Any) -> Any:
 
 
 def theirs(loss: str, l1: float, intercept: bool, **options: Any) -> twin.Fit:
-    options = {"parameter": PARAMETER, "max_iter": 20_000, **options}
+    options = {"parameter": parameter_of(loss, PARAMETER), "max_iter": 20_000, **options}
     return twin.fit(*data(loss), loss, l1=l1, l2=L2, intercept=intercept, seed=SEED, **options)
 
 
@@ -63,7 +63,7 @@ def test_the_certificate_is_that_of_the_definitions(
 ) -> None:
     X, y, c = data(loss)
     found = theirs(loss, l1, intercept, tol=tol, max_iter=max_iter)
-    phi = loss_named(loss, PARAMETER)
+    phi = loss_named(loss, parameter_of(loss, PARAMETER))
     w, b, a = found.w, found.b, found.a
     z, v = X @ w + b, X.T @ (c * a) / L2
     S = np.sign(v) * np.maximum(np.abs(v) - l1 / L2, 0)

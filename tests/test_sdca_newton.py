@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from linear_losses import FEW_SMOOTH, estimator, targets
+from linear_losses import FEW_SMOOTH, estimator, parameter_of, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
@@ -92,7 +92,7 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> Any:
             model.fit(*rows)
         doubt = math.inf if record_named(loss).is_linear_far else plan.DOUBT
         options: dict[str, Any] = {
-            "parameter": PARAMETER,
+            "parameter": parameter_of(loss, PARAMETER),
             "l1": l1,
             "l2": L2,
             "intercept": intercept,
@@ -241,7 +241,7 @@ def test_features_whose_means_outweigh_their_variances_are_centred(
 
 @each_loss
 def test_slopes_are_the_values_differences_and_bends_theirs(loss: str) -> None:
-    phi, d = loss_named(loss, PARAMETER), 1e-6
+    phi, d = loss_named(loss, parameter_of(loss, PARAMETER)), 1e-6
     for y in (-1.0, 1.0) if "poisson" not in loss else (0.0, 3.0):
         for z in (-3.0, -0.7, 0.1, 0.55, 0.9, 2.0):
             slope = (phi.value(z + d, y) - phi.value(z - d, y)) / (2 * d)

@@ -175,7 +175,9 @@ def other_values(kind: type, loss: str) -> dict[str, list[Any]]:
     values = {"l2": [0.25, np.float64(0.25), np.float32(0.5), np.int64(3), 2, Fraction(1, 4)]}
     values["l2"].append(np.longdouble(0.25))
     if option is not None:
-        values[option.name] = [0.75, np.float64(0.75), np.longdouble(0.75), Fraction(3, 4)]
+        other = Fraction(3, 4) if option.low == 0 else Fraction(5, 4)  # a power is above 1
+        values[option.name] = [number(other) for number in (float, np.float64, np.longdouble)]
+        values[option.name].append(other)
     return values
 
 

@@ -18,6 +18,7 @@ from tfopt_ref.sdca_losses import (
     Poisson,
     Squared,
     SquaredHinge,
+    Tweedie,
 )
 
 __all__ = [
@@ -88,7 +89,7 @@ def first_bias(problem: Problem) -> float:
     """Return where b starts: what is best for w = 0, if that is a guess worth taking."""
     if not problem.intercept or isinstance(problem.phi, Hinge | SquaredHinge):
         return 0.0
-    if isinstance(problem.phi, Logistic | Poisson | Gamma):
+    if isinstance(problem.phi, Logistic | Poisson | Gamma | Tweedie):
         return best_bias(problem, np.zeros(len(problem.y)))
     return math.fsum(problem.c * problem.y) / math.fsum(problem.c)
 
@@ -177,6 +178,11 @@ def balance(problem: Problem, a: np.ndarray) -> np.ndarray:
         return balanced
     if isinstance(problem.phi, Gamma):  # 1 + a must not be negative, and have the mean 1
         balanced[:] = (1 + a) * (math.fsum(c) / math.fsum(c * (1 + a))) - 1
+        return balanced
+    if isinstance(problem.phi, Tweedie):  # all, or if y is 0 those below 0: each gives some way
+        k, m = problem.phi.k, problem.phi.m
+        way = y**k + k * np.maximum(-a, 0) + m * np.maximum(a, 0)
+        balanced -= way * (math.fsum(c * a) / math.fsum(c * way))
         return balanced
     # a range has 0 in it: the sign whose sum is the larger has to give way
     sums = {sign: math.fsum((c * np.abs(a))[np.sign(a) == sign]) for sign in (-1, 1)}

@@ -364,6 +364,74 @@ class Gamma:
         return y / math.exp(offset), 1.0
 
 
+class Tweedie:
+    """phi(wx) = y * exp(-m * wx) / m + exp(k * wx) / k above its least value, k = 2 - p, m = p - 1
+
+    Half the unit deviance of a Tweedie distribution of the power p, which is between 1 and 2.
+    """
+
+    gamma = 1.0
+    corners: tuple[float, ...] = ()
+
+    def __init__(self, power: float) -> None:
+        self.k, self.m = 2 - power, power - 1
+
+    def value(self, wx: float, y: float) -> float:
+        return self.gap(0.0, y, wx)
+
+    def slope(self, wx: float, y: float) -> float:
+        t = math.log(y) - wx if y > 0 else -math.inf
+        if abs(t) < 1:  # without cancellation
+            return -exp(self.k * wx) * math.expm1(t)
+        return exp(self.k * wx) - y * exp(-self.m * wx)
+
+    def bend(self, wx: float, y: float) -> float:
+        return self.k * exp(self.k * wx) + self.m * y * exp(-self.m * wx)
+
+    def conjugate(self, a: float, y: float) -> float:
+        if y == 0:
+            return Poisson().conjugate(a, 0.0) / self.k
+        z = self.root(0.0, -a, y)
+        return -a * z - self.value(z, y)
+
+    def gap(self, a: float, y: float, wx: float) -> float:
+        """phi(wx) above its tangent with the slope -a, which touches it at z
+
+        Of exp(t) that is exp(t) * (exp(d) - 1 - d), at the distance d.
+        """
+        if y == 0:
+            return Poisson().gap(a, 0.0, self.k * wx) / self.k
+        z = math.log(y) if a == 0 else self.root(0.0, -a, y)
+        rises, falls = self.k * (wx - z), -self.m * (wx - z)
+        parts = (
+            Poisson().gap(-exp(self.k * z), 0.0, self.k * z + rises) / self.k,
+            y * Poisson().gap(-exp(-self.m * z), 0.0, -self.m * z + falls) / self.m,
+        )
+        return sum(parts)
+
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        """With a' = -phi'(z): z + K * phi'(z) = wx - K * a."""
+        if y == 0:
+            return Poisson().step(a, 0.0, self.k * wx, self.k * K)
+        z = self.root(1.0, wx - K * a, y, K)
+        return -self.slope(z, y)
+
+    def root(self, share: float, level: float, y: float, K: float = 1.0) -> float:
+        """Return the z where share * z + K * phi'(z), which increases, is level."""
+        low, high = -1.0, 1.0
+        while share * low + K * self.slope(low, y) > level:
+            low *= 2
+        while share * high + K * self.slope(high, y) < level:
+            high *= 2
+        for _ in range(HALVINGS):
+            z = low + (high - low) / 2
+            low, high = (low, z) if share * z + K * self.slope(z, y) > level else (z, high)
+        return high
+
+    def without_offset(self, y: float, offset: float) -> tuple[float, float]:
+        return y / math.exp(offset), math.exp(self.k * offset)
+
+
 def logarithm(K: float, z: float) -> float:
     """Return the root of x + K * exp(x) = z, which increases, by halving a bracket."""
     low, high = min(z, 0.0) - K * math.exp(min(z, 0.0)), z
@@ -391,7 +459,7 @@ def exp(t: float) -> float:
     return math.exp(t) if t < 709.78 else math.inf
 
 
-#: By TensorFlow's names, and others like them; a parameter is 1, as TensorFlow's is.
+#: By TensorFlow's names, and others like them; a parameter is 1, as TensorFlow's is, if it can be.
 LOSSES: dict[str, Loss] = {
     "logistic_loss": Logistic(),
     "squared_loss": Squared(),
@@ -404,6 +472,7 @@ LOSSES: dict[str, Loss] = {
     "quantile_loss": Quantile(q=1.0),
     "epsilon_insensitive_loss": Insensitive(epsilon=1.0),
     "gamma_loss": Gamma(),
+    "tweedie_loss": Tweedie(power=1.5),
 }
 #: The losses with a parameter.
 PARAMETRIC: dict[str, Callable[[float], Loss]] = {
@@ -412,6 +481,7 @@ PARAMETRIC: dict[str, Callable[[float], Loss]] = {
     "huber_loss": Huber,
     "quantile_loss": Quantile,
     "epsilon_insensitive_loss": Insensitive,
+    "tweedie_loss": Tweedie,
 }
 
 

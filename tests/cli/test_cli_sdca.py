@@ -130,6 +130,7 @@ def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
         ("epsilon_insensitive", "--epsilon", 0.4),
         ("quantile", "--quantile", 0.8),
         ("smooth_hinge", "--gamma", 0.4),
+        ("tweedie", "--power", 1.8),
     ],
 )
 def test_parameters_of_losses(cli, folder, loss, flag, value):
@@ -143,7 +144,8 @@ def test_parameters_of_losses(cli, folder, loss, flag, value):
     truth = np.array([float(row.split()[0]) for row in rows.splitlines()])
     truth = 2 * truth - 1 if loss in CLASSIFICATION else truth
     predicted = np.array(cli("predict", "model.npz", "counts").out.split(), float)
-    mean = phi(loss, predicted, truth, value).mean()
+    margins = np.log(predicted) if loss == "tweedie" else predicted
+    mean = phi(loss, margins, truth, value).mean()
     assert trained["losses"]["train"] == pytest.approx(mean)
     found = cli("cv", "counts", "--loss", loss, flag, value, "--folds", "2", "--json").json()
     assert found[flag[2:]] == value

@@ -97,6 +97,7 @@ def test_version(cli):
         ("train --solver cd --blocks 2", "--blocks works with --solver auto alone"),
         ("train --quantile 0.1", "--quantile is for --loss quantile"),
         ("train --quantile 1", "--quantile: must be above 0 and below 1, not 1"),
+        ("train --power 2", "--power: must be above 1 and below 2, not 2"),
         ("train --epsilon 1", "--epsilon is for --loss huber or epsilon_insens"),
         ("cv x --quantile 0.1", "--quantile is for --loss quantile"),
         ("train --l2 -1", "argument --l2: must not be negative, not -1"),

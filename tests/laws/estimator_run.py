@@ -111,7 +111,7 @@ class EstimatorRun:
             options["l2s"] = [self.l2, 8 * self.l2]
             del options["l2"]
         if (own := self._own_parameter) is not None:
-            options[own] = self.number(0.25)
+            options[own] = self.number(1.25 if own == "power" else 0.25)
         known = inspect.signature(self.kind).parameters
         return {name: value for name, value in options.items() if name in known}
 
@@ -142,7 +142,7 @@ class EstimatorRun:
             self.y = self.classes[self.codes]
         else:
             self.y = ranks.astype(float)
-            if self.loss in ("poisson", "gamma"):
+            if self.loss in ("poisson", "gamma", "tweedie"):
                 self.y = self.y % 7 + (self.loss == "gamma")
 
     def _fitted(self, X: Any, y: Any, weight: Any = None, **more: Any) -> Any:
@@ -236,7 +236,7 @@ class EstimatorRun:
             ]
         else:
             scores = predicted[:, None]
-            if self.loss in ("poisson", "gamma"):
+            if self.loss in ("poisson", "gamma", "tweedie"):
                 expected = np.exp(np.minimum(expected, 700))
         size = 1 + np.abs(expected).max()
         assert np.abs(np.minimum(scores, 1e300) - expected).max() <= 1e-9 * size or size > 1e100

@@ -40,6 +40,7 @@ number = _number("be finite", math.isfinite)
 positive = _number("be above 0", lambda value: value > 0)
 non_negative = _number("not be negative", lambda value: value >= 0)
 share = _number("be above 0 and below 1", lambda value: 0 < value < 1)
+power = _number("be above 1 and below 2", lambda value: 1 < value < 2)
 
 
 def numbers(text: str) -> list[float]:

@@ -16,6 +16,7 @@ from tfopt.cli.converters import (
     number,
     numbers,
     positive,
+    power,
     separator,
     share,
 )
@@ -36,7 +37,10 @@ __all__ = [
 #: The losses; a test compares them, and their options below, with the library's records.
 CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
 INSENSITIVE = ("epsilon_insensitive", "squared_epsilon_insensitive")
-LOSSES = (*CLASSIFICATION, "squared", "poisson", "gamma", "huber", "quantile", *INSENSITIVE)
+LOSSES = (
+    *(*CLASSIFICATION, "squared", "poisson", "gamma", "tweedie", "huber", "quantile"),
+    *INSENSITIVE,
+)
 #: The endings of pictures, and of model files, whose names may also have none.
 PICTURES = (".png", ".svg", ".pdf")
 MODELS = (".npz", ".json", ".onnx")
@@ -175,6 +179,8 @@ OPTIONS = (
                shown="1.35, 0.1", losses=("huber", *INSENSITIVE), setting=True),
         Option("--quantile", "of quantile: the share of labels below", share, "Q", shown="0.5",
                losses=("quantile",), setting=True),
+        Option("--power", "of tweedie: of the mean, in the variance", power, "P", shown="1.5",
+               losses=("tweedie",), setting=True),
         Option("--class-weight", "balanced, or LABEL=W,...", class_weights, "W",
                losses=CLASSIFICATION, setting=True),
     ),

@@ -259,8 +259,8 @@ class SDCARegressor(  # type: ignore[misc]  # its methods take no offset
 
     Parameters
     ----------
-    loss, l1, l2, C, epsilon, quantile, fit_intercept, max_iter, max_time, tol, random_state,
-    warm_start
+    loss, l1, l2, C, epsilon, quantile, power, fit_intercept, max_iter, max_time, tol,
+    random_state, warm_start
         See `tfopt.linear_model.SDCARegressor`.
     verbose, callback, checkpoint, checkpoint_every
         See `SDCAClassifier`.
@@ -288,6 +288,7 @@ class SDCARegressor(  # type: ignore[misc]  # its methods take no offset
         C: float | None = None,
         epsilon: float | None = None,
         quantile: float = 0.5,
+        power: float = 1.5,
         fit_intercept: bool = True,
         max_iter: int = 1000,
         max_time: float | None = None,
@@ -305,6 +306,7 @@ class SDCARegressor(  # type: ignore[misc]  # its methods take no offset
         self.C = C
         self.epsilon = epsilon
         self.quantile = quantile
+        self.power = power
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.max_time = max_time

@@ -157,7 +157,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
 
     Parameters
     ----------
-    loss, epsilon, quantile
+    loss, epsilon, quantile, power
         See `LinearRegressor`.
     l2s, l1s, l1, l2, eps, fit_intercept, refit, solver, max_iter, max_time, tol, n_jobs
         See `LinearClassifierCV`.
@@ -198,7 +198,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
 
     _kind = LinearRegressor
     _options = (
-        *("epsilon", "quantile", "fit_intercept", "solver"),
+        *("epsilon", "quantile", "power", "fit_intercept", "solver"),
         *("max_iter", "max_time", "tol", "random_state"),
     )
 
@@ -213,6 +213,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
         eps: float | None = None,
         epsilon: float | None = None,
         quantile: float = 0.5,
+        power: float = 1.5,
         fit_intercept: bool = True,
         cv: Any = None,
         scoring: Any = None,
@@ -232,6 +233,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
         self.eps = eps
         self.epsilon = epsilon
         self.quantile = quantile
+        self.power = power
         self.fit_intercept = fit_intercept
         self.cv = cv
         self.scoring = scoring

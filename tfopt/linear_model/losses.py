@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model.loss_record import Corner, LossOption, PointwiseLoss
-from tfopt.linear_model.mean_losses import Gamma, Poisson
+from tfopt.linear_model.mean_losses import Gamma, Poisson, Tweedie
 
 __all__ = ["LOSSES", "classification_losses", "loss_named", "loss_of", "regression_losses"]
 
@@ -245,6 +245,7 @@ _ALL: tuple[PointwiseLoss, ...] = (
     Squared(),
     Poisson(),
     Gamma(),
+    Tweedie(),
     Huber(),
     Quantile(),
     EpsilonInsensitive(),

@@ -1,4 +1,7 @@
-"""The losses of models of the logarithm of a mean, each a record: Poisson and Gamma."""
+"""The losses of models of the logarithm of a mean, each a record.
+
+Poisson, Gamma, and Tweedie of a power between theirs.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,16 @@ import numpy as np
 from scipy.special import xlogy
 
 from tfopt.linear_model._solver.reductions import weighted_sum
-from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.loss_record import LossOption, PointwiseLoss
 
-__all__ = ["Gamma", "Poisson"]
+__all__ = ["Gamma", "Poisson", "Tweedie"]
 
 
 class _OfMeans(PointwiseLoss):
     """What losses of the logarithm of a mean have in common."""
 
     is_classification, link = False, "log"
-    is_smooth, bounds_moves, best_is_mean = True, True, True
+    is_smooth, best_is_mean = True, True
     #: Multiplied by t, y and exp(z) change phi by the factor t**degree, but for what is constant.
     degree: float
 
@@ -32,11 +35,19 @@ class _OfMeans(PointwiseLoss):
     def initial_intercept(self, mean: float) -> float:
         return math.log(mean)
 
+    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
+        """Return the whole way: t off, phi' is the difference of two exponentials of t."""
+        # with k = degree: rising * e**(k * t) - falling * e**((k - 1) * t), and likewise phi''
+        rising, falling = hessian + (1 - self.degree) * gradient, hessian - self.degree * gradient
+        if rising > 0 and falling > 0:
+            return math.log1p(-gradient / rising)
+        return super().intercept_step(gradient, hessian, longest)
+
 
 class Poisson(_OfMeans):
     """exp(z) - y * z"""
 
-    name, domain, degree = "poisson", "non-negative", 1.0
+    name, domain, degree, bounds_moves = "poisson", "non-negative", 1.0, True
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z) - y * z)
@@ -53,11 +64,6 @@ class Poisson(_OfMeans):
     def is_outside(self, y: np.ndarray) -> np.ndarray:
         return np.asarray(y < 0)
 
-    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
-        if gradient < hessian:
-            return math.log1p(-gradient / hessian)  # the derivative is hessian * e**step - a sum
-        return super().intercept_step(gradient, hessian, longest)
-
     def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
         return np.array([weighted_sum(weight, y), weighted_sum(weight, y - a)])
 
@@ -68,7 +74,7 @@ class Poisson(_OfMeans):
 class Gamma(_OfMeans):
     """y * exp(-z) + z - 1 - log(y), half the unit deviance"""
 
-    name, domain, degree = "gamma", "positive", 0.0
+    name, domain, degree, bounds_moves = "gamma", "positive", 0.0, True
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         s = np.log(y) - z
@@ -83,12 +89,48 @@ class Gamma(_OfMeans):
     def is_outside(self, y: np.ndarray) -> np.ndarray:
         return np.asarray(y <= 0)
 
-    def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
-        # the derivative is a sum - hessian * e**-step
-        return math.log(hessian / (gradient + hessian)) if gradient > -hessian else longest
-
     def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
         return np.array([weight.sum(), weighted_sum(weight, 1 + a)])
 
     def balanced(self, a: np.ndarray, y: np.ndarray, sums: np.ndarray) -> np.ndarray:
         return np.asarray((1 + a) * (sums[0] / sums[1]) - 1)  # 1 + a >= 0 gets the mean 1
+
+
+class Tweedie(_OfMeans):
+    """y * exp(-m * z) / m + exp(k * z) / k above its least value, half the unit deviance
+
+    With the power p, k = 2 - p and m = p - 1.
+    """
+
+    name, domain = "tweedie", "non-negative"
+    option = LossOption("power", 1.5, low=1.0, high=2.0)
+
+    def __init__(self, power: float = 1.5) -> None:
+        self.degree = 2 - power
+
+    def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        k, m = self.degree, 1 - self.degree
+        s = z - np.log(np.where(y > 0, y, 1.0))
+        apart = (np.expm1(k * s) - k * s) / k + (np.expm1(-m * s) + m * s) / m
+        return np.where(y > 0, y**k * apart, np.exp(k * z) / k)
+
+    def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.exp(self.degree * z) * np.expm1(np.log(y) - z))
+
+    def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(y > 0, a, np.minimum(a, 0.0))
+
+    def is_outside(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray(y < 0)
+
+    def dual_sums(self, weight: np.ndarray, y: np.ndarray, a: np.ndarray) -> np.ndarray:
+        return np.array([weighted_sum(weight, a), weighted_sum(weight, self._give(a, y))])
+
+    def balanced(self, a: np.ndarray, y: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        return np.asarray(a - self._give(a, y) * (sums[0] / sums[1]))
+
+    def _give(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return about phi'' where phi' is -a: a move's square divided by it is what it costs."""
+        k, m = self.degree, 1 - self.degree
+        return np.asarray(y**k + k * np.maximum(-a, 0) + m * np.maximum(a, 0))

@@ -222,10 +222,10 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """A linear regressor, with an exponential link for "poisson" and "gamma"."""
+    """A linear regressor, with an exponential link for the losses of means."""
 
     def predict(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Return x . w + b + offset, or its exponential for the losses "poisson" and "gamma".
+        """Return x . w + b + offset, or its exponential for "poisson", "gamma" and "tweedie".
 
         Parameters
         ----------

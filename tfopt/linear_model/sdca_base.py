@@ -228,7 +228,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         if (offset := check_offset(offset, X)) is None:
             return y, weights, 1.0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            targets, factor = self._phi.without_offset(y.T, offset)
+            targets, factor = self._objective(0, 1).phi.without_offset(y.T, offset)
             weights = weights * factor
         is_known = np.isfinite(targets).all() and np.isfinite(weights).all()
         if not is_known or self._phi.is_outside(targets).any() or (np.asarray(factor) == 0).any():

@@ -39,6 +39,9 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         - "squared": :math:`r^2 / 2`;
         - "poisson", for counts: half the deviance, :math:`e^z - y z + y \log y - y`;
         - "gamma", for positive amounts: half the deviance, :math:`y e^{-z} + z - 1 - \log y`;
+        - "tweedie", for amounts of which many are 0: half the deviance of a Tweedie distribution of
+          the given power p, :math:`e^{(2-p) z} / (2-p) + y e^{(1-p) z} / (p-1) - y^{2-p} /
+          ((p-1)(2-p))`;
         - "huber": :math:`r^2 / 2`, and linear from a distance of epsilon on, where it is
           :math:`\epsilon (|r| - \epsilon / 2)` [1]_. There is no scale that would be estimated,
           unlike in `HuberRegressor`: epsilon is in the units of y.
@@ -50,8 +53,8 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         By default 0 and 1, on the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``;
         ``ElasticNet(alpha, l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha *
         (1 - l1_ratio) * n_samples``; ``Lasso(alpha)`` is ``l1 = alpha * n_samples`` and ``l2 = 0``;
-        ``PoissonRegressor(alpha)`` and ``GammaRegressor(alpha)`` are ``l2 = alpha *
-        sum(sample_weight)``.
+        ``PoissonRegressor(alpha)``, ``GammaRegressor(alpha)`` and ``TweedieRegressor(power=p,
+        alpha=alpha)`` are ``l2 = alpha * sum(sample_weight)``.
     C
         See `LinearClassifier`.
     epsilon : float, optional
@@ -60,6 +63,8 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         none.
     quantile : float, default=0.5
         q, between 0 and 1. Other losses have none.
+    power : float, default=1.5
+        p of "tweedie": above 1, that of "poisson", and below 2, that of "gamma".
     fit_intercept, solver, adaptive, num_loss_partitions, max_iter, max_time, tol, n_jobs
         See `LinearClassifier`; "quantile" and "epsilon_insensitive" have corners as the hinge has,
         and no curvature.
@@ -85,8 +90,8 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
     ------
     ValueError
         For an option out of its range, data that are not finite or do not fit, negative weights;
-        for ``loss="poisson"`` also for negative targets and, with an intercept, if all are 0; for
-        ``loss="gamma"`` for targets that are not positive.
+        for "poisson" and "tweedie" also for negative targets and, with an intercept, if all are 0;
+        for "gamma" for targets that are not positive.
     NotFiniteError
         If numbers overflow, so that there is no finite result.
 
@@ -108,7 +113,7 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
     """
 
     _LOSSES = regression_losses()
-    _PARAMETERS = {"epsilon": None, "quantile": 0.5}
+    _PARAMETERS = {"epsilon": None, "quantile": 0.5, "power": 1.5}
 
     def __init__(
         self,
@@ -119,6 +124,7 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         C: float | None = None,
         epsilon: float | None = None,
         quantile: float = 0.5,
+        power: float = 1.5,
         fit_intercept: bool = True,
         solver: str = "auto",
         adaptive: bool = False,
@@ -139,6 +145,7 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         self.C = C
         self.epsilon = epsilon
         self.quantile = quantile
+        self.power = power
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.adaptive = adaptive

@@ -16,6 +16,9 @@ from tfopt.kernels.sdca.loss_formulas cimport (
     squared_insensitive_step, squared_insensitive_value, squared_slope, squared_step,
     squared_value,
 )
+from tfopt.kernels.sdca.tweedie cimport (
+    tweedie_above, tweedie_apart, tweedie_bend, tweedie_conjugate, tweedie_slope, tweedie_step,
+)
 
 ctypedef double (*value_t)(double wx, double y, double gamma) noexcept nogil
 ctypedef double (*conjugate_t)(double a, double y, double gamma) noexcept nogil
@@ -27,14 +30,14 @@ cdef struct loss_t:
     value_t bend        # the second derivative; 0 for a hinge that is not smooth
     conjugate_t conjugate
     step_t step
-    double parameter    # gamma, epsilon or q, if it has one
+    double parameter    # gamma, epsilon, q or a power, if it has one
     double gamma        # the strong convexity of the conjugate, or what stands for it
     int kind
 
 
 cdef enum:
     LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON, SQUARED_HINGE
-    SQUARED_INSENSITIVE, HUBER, QUANTILE, INSENSITIVE, GAMMA
+    SQUARED_INSENSITIVE, HUBER, QUANTILE, INSENSITIVE, GAMMA, TWEEDIE
 
 
 cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
@@ -77,6 +80,9 @@ cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
     elif kind == GAMMA:
         loss.value, loss.slope, loss.bend = gamma_above, gamma_slope, gamma_bend
         loss.conjugate, loss.step = gamma_conjugate, gamma_step
+    elif kind == TWEEDIE:
+        loss.value, loss.slope, loss.bend = tweedie_above, tweedie_slope, tweedie_bend
+        loss.conjugate, loss.step = tweedie_conjugate, tweedie_step
     elif kind != HINGE and kind != SMOOTH_HINGE:
         loss.value = NULL       # there is none
     else:
@@ -125,6 +131,8 @@ cdef inline double apart(const loss_t *f, double height, double a, double y,
         return poisson_above(wx, y - a)
     if f.kind == GAMMA:
         return gamma_apart(wx, y, a)
+    if f.kind == TWEEDIE:
+        return tweedie_apart(wx, y, a, f.parameter)
     if f.kind == SQUARED:
         return height + squared_conjugate(a, y, 0) + a * wx
     return height + f.conjugate(a, y, f.parameter) + a * wx

@@ -32,7 +32,7 @@ from tfopt.kernels.sdca.visits cimport add_features, example, predict
 LOSSES = (
     "logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss",
     "squared_hinge_loss", "squared_epsilon_insensitive_loss", "huber_loss", "quantile_loss",
-    "epsilon_insensitive_loss", "gamma_loss",
+    "epsilon_insensitive_loss", "gamma_loss", "tweedie_loss",
 )
 
 #: The dtype of an example, matching the struct: dual variable, label, weight and |x|^2 / l2.
