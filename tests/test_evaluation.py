@@ -233,6 +233,18 @@ def test_the_best_constant(loss: str) -> None:
         assert tree_reduce(parts).loss == pytest.approx(counts.least_loss(record), rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", RECORDS)
+def test_rows_without_weight_say_nothing(loss: str) -> None:
+    z, y, w = rows(loss)
+    nothing = Evaluation.of(RECORDS[loss], z, y, w * 0)
+    assert nothing.loss == 0.0 and {*nothing.scores().values()} == {None}
+    found, expected = (
+        nothing + Evaluation.of(RECORDS[loss], z, y, w),
+        Evaluation.of(RECORDS[loss], np.tile(z, 2), np.tile(y, 2), np.concatenate([w * 0, w])),
+    )
+    assert found.scores() == pytest.approx(expected.scores(), rel=1e-12)
+
+
 def test_targets_that_are_all_one_and_single_rows() -> None:
     for loss in regression_losses():
         record, y = RECORDS[loss], np.full(9, 0.1)

@@ -104,3 +104,14 @@ def test_what_cannot_be_divided_is_refused(cli, folder, rows):
         outcome = cli("cv", data, *flags, "--quiet")
         assert (outcome.code, outcome.out) == (1, "")
         assert outcome.err.startswith(message) and outcome.err.count("\n") == 1
+
+
+def test_a_fold_without_weight_says_nothing(cli, folder):
+    lines = [f"{k % 7},{('no', 'yes')[k % 2]},{int(k < 9)}\n" for k in range(20)]
+    (folder / "w.csv").write_text("a,y,w\n" + "".join(lines))
+    outcome = cli(
+        "cv", "w.csv", "--label", "y", "--weight", "w", "--folds", "10", "--json", "--quiet"
+    )
+    best = outcome.json()["best"]
+    assert 0.0 in best["loss_per_fold"] and max(best["loss_per_fold"]) > 0
+    assert best["scores"]["accuracy"] is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ class Evaluation:
     n_rows : int
     weight : float
     sums : dict
-        Weighted sums over the rows, and what else is added up.
+        "loss", and for each score what it is computed from.
     """
 
     n_rows: int
@@ -156,10 +156,11 @@ class Evaluation:
             else:
                 values = phi.inverse_link(z)
                 sums["loss"] = weighted_sum(w, phi.value(z, targets))
-                sums["distances"] = weighted_sum(w, np.abs(targets - values))
-                sums["squares"] = Deviance.of(LOSSES["squared"], values, targets, w)
+                sums["mae"] = weighted_sum(w, np.abs(targets - values))
+                sums["r2"] = Deviance.of(LOSSES["squared"], values, targets, w)
+                sums["rmse"] = 2 * sums["r2"].loss
                 if not phi.is_quadratic:
-                    sums["deviance"] = Deviance.of(phi, z, targets, w)
+                    sums["d2"] = Deviance.of(phi, z, targets, w)
         return cls(len(targets), float(w.sum()), sums)
 
     def __add__(self, other: Evaluation) -> Evaluation:
@@ -168,8 +169,8 @@ class Evaluation:
 
     @property
     def loss(self) -> float:
-        """The mean loss, summed over the problems of several classes."""
-        return float(self.sums["loss"] / self.weight)
+        """The mean loss, summed over the problems of several classes; 0 without weight."""
+        return float(self.sums["loss"] / self.weight) if self.weight else 0.0
 
     def scores(self) -> dict[str, float | None]:
         """Return the scores by name; None where the rows do not define one.
@@ -177,20 +178,27 @@ class Evaluation:
         Of classes "accuracy"; "log_loss" if there are probabilities; of two classes "auc". Of
         values "rmse", "mae" and "r2"; "d2", of the loss, unless that is the squared one.
         """
-        sums, scores = self.sums, dict[str, float | None]()
-        if "hits" in sums:
-            for title, name in (("accuracy", "hits"), ("log_loss", "log_loss")):
-                if name in sums:
-                    scores[title] = sums[name] / self.weight
-            if "ranks" in sums:
-                scores["auc"] = sums["ranks"].area_under_curve()
-            return scores
-        scores["rmse"] = math.sqrt(2 * sums["squares"].loss / self.weight)
-        scores["mae"] = sums["distances"] / self.weight
-        for title, name in (("r2", "squares"), ("d2", "deviance")):
-            if name in sums:
-                scores[title] = sums[name].explained
-        return scores
+        return {
+            name: of_sum(self.sums[name], self.weight) if self.weight else None
+            for name, of_sum in _SCORES.items()
+            if name in self.sums
+        }
+
+
+def _mean(total: float, weight: float) -> float:
+    return total / weight
+
+
+#: Scores of classes, then of values: how each is computed from its sum and the total weight.
+_SCORES: dict[str, Callable[[Any, float], float | None]] = {
+    "accuracy": _mean,
+    "log_loss": _mean,
+    "auc": lambda ranks, _: ranks.area_under_curve(),
+    "rmse": lambda squares, weight: math.sqrt(squares / weight),
+    "mae": _mean,
+    "r2": lambda deviance, _: deviance.explained,
+    "d2": lambda deviance, _: deviance.explained,
+}
 
 
 def _of_classes(
@@ -199,12 +207,12 @@ def _of_classes(
     """Return the sums for scores of classes, given predictions of shape (n_problems, n_rows)."""
     if len(z) == 1:
         positive = targets > 0
-        sums: dict[str, Any] = {"hits": weighted_sum(w, (z[0] > 0) == positive)}
-        sums["ranks"] = Counts.of(z[0], np.array([w * ~positive, w * positive]))
+        sums: dict[str, Any] = {"accuracy": weighted_sum(w, (z[0] > 0) == positive)}
+        sums["auc"] = Counts.of(z[0], np.array([w * ~positive, w * positive]))
         logs = log_expit(np.where(positive, z[0], -z[0]))
     else:
         codes = targets.astype(np.intp)
-        sums = {"hits": weighted_sum(w, z.argmax(axis=0) == codes)}
+        sums = {"accuracy": weighted_sum(w, z.argmax(axis=0) == codes)}
         logs = log_expit(z) if phi.link == "logit" else z
         logs = np.take_along_axis(logs, codes[None], 0)[0] - logsumexp(logs, axis=0)
     if phi.link is not None:
