@@ -394,8 +394,7 @@ class EstimatorRun:
             for part in parts:
                 weight = None if self.weight is None else self.weight[part]
                 rows = [*range(len(self.y))[part]]
-                taken = [X[k] for k in rows] if isinstance(X, list) else _rows(X, rows)
-                model.partial_fit(taken, self.y[part], sample_weight=weight, **classes)
+                model.partial_fit(_rows(X, rows), self.y[part], sample_weight=weight, **classes)
             models.append(model)
         np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-6, atol=1e-9)
 
@@ -514,4 +513,6 @@ class EstimatorRun:
 def _rows(X: Any, rows: list[int]) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[rows]
+    if isinstance(X, list):
+        return [X[k] for k in rows]
     return X.tocsr()[rows] if sparse.issparse(X) else X[rows]
