@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -300,8 +300,8 @@ def _classes(
     return tuple(labels), None
 
 
-def _is_array_of(*kinds: type) -> Callable[[Any], bool]:
-    """Return whether a value is an array of these types, without numbers that are too large."""
+def _are(*kinds: type) -> Callable[[Any], bool]:
+    """Return whether a value is a list of these types, without numbers that are too large."""
     return lambda value: (
         isinstance(value, list)
         and all(
@@ -311,40 +311,7 @@ def _is_array_of(*kinds: type) -> Callable[[Any], bool]:
     )
 
 
-def _is_one_of(names: Sequence[str]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and value in names
-
-
-def _or_null(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or is_valid(value)
-
-
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind)
-
-
-class _Entry(NamedTuple):
-    """An entry of the document: what its value must be, and from which version on it must be."""
-
-    is_valid: Callable[[Any], bool]
-    since: float = 1
-
-
-_are_numbers = _is_array_of(int, float)
-_ENTRIES: dict[str, _Entry] = {
-    "tfopt": _Entry(_is(str)),
-    "loss": _Entry(_is_one_of([*LINKS])),
-    "loss_parameters": _Entry(_is(dict), since=2),
-    "link": _Entry(_or_null(_is(str))),
-    "classes": _Entry(_or_null(are_labels)),
-    "label_type": _Entry(_or_null(_is_one_of([*LABELS]))),
-    "feature_names": _Entry(_or_null(_is_array_of(str))),
-    "label_name": _Entry(_or_null(_is(str))),
-    "encoding": _Entry(_is(dict), since=math.inf),
-    "zero_based": _Entry(_is(bool)),
-    "optimizer": _Entry(_is(dict)),
-    "settings": _Entry(_is(dict)),
-}
+_are_numbers = _are(int, float)
 
 
 def _are_rows(value: Any) -> bool:
@@ -352,3 +319,31 @@ def _are_rows(value: Any) -> bool:
     return (
         isinstance(value, list) and all(map(_are_numbers, value)) and len({*map(len, value)}) == 1
     )
+
+
+class _Entry(NamedTuple):
+    """An entry: the types of its value, what else holds of it, and since when it must be there."""
+
+    kinds: tuple[type, ...]
+    fits: Callable[[Any], bool] = lambda _: True
+    since: float = 1
+
+    def is_valid(self, value: Any) -> bool:
+        return isinstance(value, self.kinds) and (value is None or self.fits(value))
+
+
+_NULL = type(None)
+_ENTRIES: dict[str, _Entry] = {
+    "tfopt": _Entry((str,)),
+    "loss": _Entry((str,), LINKS.__contains__),
+    "loss_parameters": _Entry((dict,), since=2),
+    "link": _Entry((str, _NULL)),
+    "classes": _Entry((list, _NULL), are_labels),
+    "label_type": _Entry((str, _NULL), LABELS.__contains__),
+    "feature_names": _Entry((list, _NULL), _are(str)),
+    "label_name": _Entry((str, _NULL)),
+    "encoding": _Entry((dict,), since=math.inf),
+    "zero_based": _Entry((bool,)),
+    "optimizer": _Entry((dict,)),
+    "settings": _Entry((dict,)),
+}
