@@ -72,8 +72,8 @@ def to_json(model: Any, **options: Any) -> str:
         - ``"tfopt"``: the version that has written it;
         - ``"loss"``, and ``"link"``: ``"logit"``, ``"softmax"`` (for two classes the logit),
           ``"identity"`` or ``"log"``, or null for a loss without probabilities;
-        - ``"loss_parameters"``: an object with the loss's parameter, if it has one: ``"gamma"``,
-          ``"epsilon"`` or ``"quantile"``;
+        - ``"loss_parameters"``: an object with the loss's parameter, if it has one, by the name
+          that estimators give it, such as ``"gamma"``;
         - ``"classes"``: the labels in order, or null for regression; and ``"label_type"``:
           ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or null;
         - ``"feature_names"``: an array of strings, or null; ``"label_name"``: a string, or null;
