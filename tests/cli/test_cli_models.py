@@ -201,18 +201,6 @@ def test_what_cannot_be_saved_is_refused(folder):
     assert list(folder.iterdir()) == []
 
 
-def test_a_loss_that_only_the_estimators_have(cli, folder):
-    model = SDCAClassifier("multinomial").fit(X, Y)
-    save_model("m.json", model)
-    assert (load_model("m.json").predict_proba(X) == model.predict_proba(X)).all()
-    refused = cli("convert", "m.json", "out.npz")
-    assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert refused.err.startswith("m.json: its loss 'multinomial' is unknown to the command line")
-    save_model("m.npz", model)
-    assert (load_model("m.npz").predict_proba(X) == model.predict_proba(X)).all()
-    assert sorted(path.name for path in folder.iterdir()) == ["m.json", "m.npz"]
-
-
 def test_refuses_changed_json(folder):
     save_model("m.json", SDCAClassifier().fit(X, Y > 0))
     whole = (folder / "m.json").read_text()

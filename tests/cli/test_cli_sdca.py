@@ -119,7 +119,9 @@ def test_models_of_every_loss_predict(cli, tiny, folder, loss, l1):
         assert np.sqrt(np.mean((values - truth) ** 2)) == pytest.approx(scores["rmse"])
     else:
         assert scores["accuracy"] == 1
-        assert ((values > (0.5 if loss == "logistic" else 0)) == [True, False] * 4).all()
+        assert (
+            (values > (0.5 if loss in ("logistic", "multinomial") else 0)) == [True, False] * 4
+        ).all()
     assert "accuracy" in predicted.err or "RMSE" in predicted.err
 
 
@@ -230,7 +232,7 @@ def two_classes(path, own):
     path.with_name("two").write_text("\n".join(text))
 
 
-@pytest.mark.parametrize("loss", CLASSIFICATION)
+@pytest.mark.parametrize("loss", [loss for loss in CLASSIFICATION if loss != "multinomial"])
 def test_one_versus_rest(cli, glass, loss):
     """The model of each class is that of a file where the others have one label in common."""
     outcome = cli("train", glass, "--loss", loss, "--tol", "1e-9", "--json")
@@ -253,7 +255,7 @@ def test_one_versus_rest(cli, glass, loss):
     assert loss_per_row + penalty == pytest.approx(sum(objectives), rel=1e-9)
 
 
-@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("loss", ["logistic", "multinomial", "hinge"])
 def test_predictions_of_more_than_two_classes(cli, glass, loss):
     result = cli("train", glass, "--loss", loss, "--json").json()
     model, data = read_model("model.npz"), read_data(str(glass), ReadOptions())
@@ -261,20 +263,40 @@ def test_predictions_of_more_than_two_classes(cli, glass, loss):
     table = np.array([line.split() for line in predicted.out.splitlines()], float)
     assert table.shape == (122, 6)
     margins = data.features.toarray() @ model.weights.T + model.bias
-    p = 1 / (1 + np.exp(-margins))
-    expected = p / p.sum(axis=1, keepdims=True) if loss == "logistic" else margins
+    p = np.exp(margins) if loss == "multinomial" else 1 / (1 + np.exp(-margins))
+    expected = p / p.sum(axis=1, keepdims=True) if loss != "hinge" else margins
     np.testing.assert_allclose(table[:, 1:], expected, rtol=1e-13)
     assert (table[:, 0] == np.array(model.classes)[expected.argmax(axis=1)]).all()
     accuracy = np.mean(table[:, 0] == data.labels)
     assert 0.5 < accuracy == result["scores"]["train"]["accuracy"]
     assert f"accuracy {accuracy:.6g}" in predicted.err
-    if loss == "logistic":
+    if loss != "hinge":
         own = np.searchsorted(model.classes, data.labels)
         expected = -np.log((p / p.sum(axis=1, keepdims=True))[np.arange(122), own]).mean()
         assert result["scores"]["train"]["log_loss"] == pytest.approx(expected, rel=1e-12)
     assert cli("predict", "model.npz", glass, "--output", "p", "--quiet").code == 0
     assert (glass.parent / "p").read_text() == predicted.out
     assert predicted.out.splitlines()[-1].startswith(f"{table[-1, 0]:g} ")  # -2, not -2.0
+
+
+def test_the_multinomial_loss(cli, glass):
+    """Its minimum is scikit-learn's, and its model goes through all commands."""
+    flags = ["--loss", "multinomial", "--l2", "0.05", "--tol", "1e-10", "--quiet"]
+    result = cli("train", glass, *flags, "--json").json()
+    data = read_data(str(glass), ReadOptions())
+    theirs = LogisticRegression(C=1 / (0.05 * 122), tol=1e-10, max_iter=10_000)
+    theirs.fit(data.features, np.unique(data.labels, return_inverse=True)[1])
+    np.testing.assert_allclose(read_model("model.npz").weights, theirs.coef_, atol=1e-5)
+    assert 0 <= result["certificate"]["relative_gap"] <= 1e-10
+    assert cli("convert", "model.npz", "m.json").code == 0
+    labels, *rows = cli("predict", "m.json", glass, "--proba").out.splitlines()
+    assert labels == "labels -2 1 2.5 3 10"
+    expected = theirs.predict_proba(data.features)
+    np.testing.assert_allclose(np.array([row.split() for row in rows], float), expected, atol=1e-5)
+    for refused in (["--l1", "0.1"], ["--blocks", "2"]):
+        outcome = cli("train", glass, *flags, *refused)
+        assert outcome.code == 1 and "loss='multinomial'" in outcome.err
+    assert cli("cv", glass, "--loss", "multinomial", "--quiet").code == 0
 
 
 def test_the_farthest_class_is_named(cli, glass):

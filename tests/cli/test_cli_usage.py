@@ -56,7 +56,7 @@ def test_help_shows_every_option_and_its_default(cli, command):
 
 def test_the_table_has_the_losses_and_the_solvers_of_the_library():
     """Their names alone are in the command line, whose help loads no library."""
-    library = {name: loss for name, loss in losses.LOSSES.items() if not loss.is_joint}
+    library = losses.LOSSES
     assert {*LOSSES} == {*library}
     assert {*CLASSIFICATION} == {name for name, loss in library.items() if loss.is_classification}
     assert ("auto", *SOLVERS) == CERTIFIED
@@ -217,7 +217,7 @@ def test_interrupt(cli, folder, tiny, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tfopt.cli.rows.score", interrupt)
+    monkeypatch.setattr("tfopt.cli.rows.Rows.evaluate", interrupt)
     outcome = cli("train", tiny, "--quiet")
     assert (outcome.code, outcome.out, outcome.err) == (130, "", "interrupted\n")
     assert list(folder.iterdir()) == [tiny]

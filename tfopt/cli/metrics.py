@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from scipy import sparse
+from scipy.special import softmax
 
 from tfopt.cli.data import Data, targets
 from tfopt.linear_model.evaluation import Evaluation
@@ -42,8 +43,8 @@ def predicted(model: StoredModel, margins: np.ndarray) -> np.ndarray:
 
     Of more than two classes a column for each; probabilities are normalized.
     """
-    if margins.ndim > 1 and model.phi.link == "logit":
-        return probabilities(margins)
+    if margins.ndim > 1 and model.phi.link is not None:
+        return softmax(margins, axis=1) if model.phi.is_joint else probabilities(margins)
     return model.phi.inverse_link(margins)
 
 

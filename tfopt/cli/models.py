@@ -23,7 +23,6 @@ from tfopt.cli.files import (
     write_atomically,
 )
 from tfopt.cli.metrics import margins, predicted, refuse_infinite, score_line
-from tfopt.cli.options import LOSSES
 from tfopt.cli.readers import read_blocks
 from tfopt.cli.report import note_bad_lines
 from tfopt.linear_model._solver.reductions import TreeSum
@@ -44,11 +43,6 @@ def write_model(path: str, model: StoredModel) -> None:
 def _read(path: str) -> StoredModel:
     """Read a model file; refuse what estimators have and the commands do not."""
     model = read_model(path)
-    if model.loss not in LOSSES:
-        raise CommandError(
-            f"{path}: its loss '{model.loss}' is unknown to the command line: use "
-            "tfopt.linear_model.load_model"
-        )
     if model.classes is None and model.weights.ndim > 1:
         raise CommandError(
             f"{path}: it has {len(model.weights)} targets: use tfopt.linear_model.load_model"
@@ -68,7 +62,7 @@ def predict(arguments: argparse.Namespace) -> int:
     model = _read(arguments.model)
     if arguments.labels and model.classes is None:
         raise CommandError(f"{arguments.model}: a {model.loss} loss has no labels")
-    if arguments.proba and LINKS[model.loss] != "logit":
+    if arguments.proba and not _has_probabilities(model):
         raise CommandError(f"{arguments.model}: --proba needs a logistic loss, not {model.loss}")
     keeps = not arguments.quiet and (sys.stderr is not None or arguments.json)
     blocks = _Blocks(arguments, model, keeps)
@@ -176,17 +170,21 @@ def _records(model: StoredModel, piece: np.ndarray) -> Iterator[dict[str, Any]]:
         yield from ({"value": value} for value in piece.tolist())
         return
     values, name = piece, "margins" if piece.ndim > 1 else "margin"
-    if LINKS[model.loss] == "logit":
+    if _has_probabilities(model):
         values, name = _per_class(piece), "probabilities"
     for best, value in zip(_best(model, piece), values.tolist(), strict=True):
         yield {"label": model.labels[best], name: value}
+
+
+def _has_probabilities(model: StoredModel) -> bool:
+    return model.classes is not None and LINKS[model.loss] is not None
 
 
 def _best(model: StoredModel, predictions: np.ndarray) -> Any:
     """Return the index of the most likely class of each row."""
     if predictions.ndim > 1:
         return predictions.argmax(axis=1)
-    return (predictions > (0.5 if LINKS[model.loss] == "logit" else 0)).astype(int)
+    return (predictions > (0.5 if _has_probabilities(model) else 0)).astype(int)
 
 
 def _per_class(predictions: np.ndarray) -> np.ndarray:

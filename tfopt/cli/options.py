@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 #: The losses; a test compares them, and their options below, with the library's records.
-CLASSIFICATION = ("logistic", "hinge", "smooth_hinge", "squared_hinge")
+CLASSIFICATION = ("logistic", "multinomial", "hinge", "smooth_hinge", "squared_hinge")
 INSENSITIVE = ("epsilon_insensitive", "squared_epsilon_insensitive")
 LOSSES = (
     *(*CLASSIFICATION, "squared", "poisson", "gamma", "tweedie", "huber", "quantile"),
