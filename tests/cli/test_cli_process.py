@@ -38,7 +38,7 @@ def test_standard_input(shell, tiny_model):
     assert done.code == 1
 
 
-@pytest.mark.parametrize("columns", [0, 120])
+@pytest.mark.parametrize("columns", [0, 80, 120])
 def test_a_bar_on_a_terminal(shell, tiny, columns):
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, columns))
@@ -49,7 +49,9 @@ def test_a_bar_on_a_terminal(shell, tiny, columns):
         os.close(slave)
         os.close(master)
     assert done.code == 0
-    assert re.search(rb"training: \d+ iterations \[00:00, .*gap=\d\.\de-\d\d\]", shown)
+    last = [line for line in re.split(rb"[\r\n]+", shown) if line][-1]
+    assert re.search(rb"training 100%\|.*\| 00:0\d, iteration=\d+, gap=\d\.\de-\d\d$", last)
+    assert len(last.decode()) <= 80
     assert shown.count(b"\n") == 1
 
 
@@ -118,7 +120,7 @@ def test_odd_file_names(cli, shell, folder):
     line = ["train", "--quiet", f"--model=./{name}.npz", "--", name]
     done = shell("tfopt", *line, env={"PYTHONIOENCODING": "ascii"})
     assert (done.code, done.err) == (0, "")
-    assert done.out.count("\n") == 4
+    assert done.out.count("\n") == 5
     assert "\x1b" not in done.out and done.out.isascii()
     assert cli("predict", f"./{name}.npz", f"--output=./{name}.txt", "--", name).code == 0
     assert (folder / f"{name}.txt").read_text().count("\n") == 8

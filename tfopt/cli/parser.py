@@ -78,7 +78,7 @@ classes the likeliest label, and a number for each. Known labels are scored on s
 {_FILES}""",
     ),
     "cv": Command(
-        "tfopt.cli.sdca:cross_validate",
+        "tfopt.cli.cv:run",
         "choose the penalty by cross-validation",
         f"""\
 Fit every penalty of a list on all folds of the data but one, and score it on that one, for each

@@ -32,9 +32,9 @@ class Progress:
         terminal = not quiet and sys.stderr.isatty()
         self._prints_lines = not quiet and not terminal
         # a terminal without a size (in a container, say) would get a bar of width 0
-        sizeless = terminal and not os.get_terminal_size(sys.stderr.fileno()).columns
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns if terminal else 0
         self._bar = tqdm(
-            desc="training", disable=not terminal, ncols=80 if sizeless else None, **options
+            desc="training", disable=not terminal, ncols=min(columns or 80, 80), **options
         )
 
     def __enter__(self) -> Self:
@@ -43,7 +43,7 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         self._bar.close()
 
-    def advance(self, count: int = 1) -> None:
+    def advance(self, count: float = 1) -> None:
         """Count what is done."""
         self._bar.update(count)
 

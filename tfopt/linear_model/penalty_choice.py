@@ -34,6 +34,9 @@ class PenaltyChoice(LinearModel):
     _kind: Callable[..., SDCAEstimator]
     _options: tuple[str, ...]
 
+    def _after_fit(self, model: SDCAEstimator, test: np.ndarray, k: int) -> None:
+        """Take note of a fit to a fold, given the rows held out and the number of its penalty."""
+
     def _estimator(self, **more: Any) -> SDCAEstimator:
         """Return an estimator of these options."""
         shared = {name: getattr(self, name) for name in self._options}
@@ -124,6 +127,7 @@ class PenaltyChoice(LinearModel):
             scores, coefs, intercepts = np.empty(l1s.size), [], []
             for k in fits.order:
                 fits.fit(k)
+                self._after_fit(model, test, int(k))
                 if scorer is not None:
                     scores[k] = scorer(model, *held_out, **more)
                 coefs.append(model.coef_)
