@@ -163,6 +163,7 @@ OPTIONS[FTRLRegressor] = {
     "loss": ["poisson", "huber", "quantile"],
     "epsilon": [0.5],
     "quantile": [0.9],
+    "power": [1.2],
 }
 #: What changes no number, and why.
 SAME = {

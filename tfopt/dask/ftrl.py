@@ -266,9 +266,9 @@ class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
 
     Parameters
     ----------
-    loss, learning_rate, beta, initial_accumulator, l1, l2, epsilon, quantile, batch_size, max_iter
+    loss, learning_rate, beta, initial_accumulator, l1, l2, epsilon, quantile, power, batch_size
         See `tfopt.linear_model.FTRLRegressor`.
-    n_hashes, fit_intercept, average, n_iter_no_change, tol, warm_start
+    max_iter, n_hashes, fit_intercept, average, n_iter_no_change, tol, warm_start
         See there, too.
     early_stopping, validation_fraction, shuffle, random_state, verbose, callback
         See `FTRLClassifier`.
@@ -300,6 +300,7 @@ class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
         l2: float = 0.0,
         epsilon: float | None = None,
         quantile: float = 0.5,
+        power: float = 1.5,
         batch_size: int = 32,
         max_iter: int = 10,
         n_hashes: int | None = None,
@@ -326,6 +327,7 @@ class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
             l2=l2,
             epsilon=epsilon,
             quantile=quantile,
+            power=power,
             batch_size=batch_size,
             max_iter=max_iter,
             n_hashes=n_hashes,

@@ -267,7 +267,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         One of those of `LinearRegressor`; "poisson" is e^z - y z, of z = x . w + b.
     learning_rate, beta, initial_accumulator, l1, l2, batch_size, max_iter
         See `FTRLClassifier`; the default learning rate suits targets of about size 1.
-    epsilon, quantile
+    epsilon, quantile, power
         The parameters of a loss: see `LinearRegressor`.
     n_hashes, fit_intercept, average, early_stopping, validation_fraction, n_iter_no_change, tol
         See `FTRLClassifier`.
@@ -291,7 +291,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
     """
 
     _LOSSES = regression_losses()
-    _PARAMETERS = {"epsilon": None, "quantile": 0.5}
+    _PARAMETERS = {"epsilon": None, "quantile": 0.5, "power": 1.5}
 
     def __init__(
         self,
@@ -304,6 +304,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         l2: float = 0.0,
         epsilon: float | None = None,
         quantile: float = 0.5,
+        power: float = 1.5,
         batch_size: int = 32,
         max_iter: int = 10,
         n_hashes: int | None = None,
@@ -327,6 +328,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         self.l2 = l2
         self.epsilon = epsilon
         self.quantile = quantile
+        self.power = power
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.n_hashes = n_hashes
