@@ -265,7 +265,7 @@ def test_small_problems_are_solved_further() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"l1": 0.0}, "l2=0 needs l1 > 0$"),
+        ({"l1": 0.0}, "l2=0 needs solver='auto' or 'newton-cholesky'$"),
         ({"solver": "sdca"}, "l2=0 needs solver='auto' or 'cd'"),
         ({"solver": "auto", "num_loss_partitions": [30, 30]}, "l2=0 needs no fixed blocks"),
         ({"solver": "auto", "adaptive": True}, "l2=0 needs num_loss_partitions=None and adaptive"),

@@ -170,7 +170,7 @@ ANY: dict[str, tuple[dict[str, Any], str]] = {
 }
 SDCA: dict[str, tuple[dict[str, Any], str]] = {
     "loss": ({"loss": "log_loss"}, "loss must be one of"),
-    "l2 is 0": ({"l2": 0.0, "l1": 0.0}, "l2=0 needs l1 > 0"),
+    "l2 is 0": ({"l2": 0.0, "l1": 0.0, "solver": "sdca"}, "l2=0 needs "),
     "C": ({"C": 0.0}, "C must be a finite number above 0"),
     "C is tiny": ({"C": 1e-320}, "1 / C overflows"),
     "C and l2": ({"C": 2.0, "l2": 1.0}, "C is 1 / l2: set only one of them"),

@@ -88,6 +88,10 @@ class PointwiseLoss(Protocol):
     keeps_logits: bool = False
     #: Whether the best constant prediction of targets is their mean, through the link.
     best_is_mean: bool = False
+    #: Whether it is minus a log-likelihood of a generalized linear model, with `information`.
+    is_likelihood: bool = False
+    #: Of those: whether the variance of a label is known by its mean, or but for a factor.
+    has_unit_dispersion: bool = False
     #: What targets must be, if not all finite numbers will do.
     domain: str | None = None
 
@@ -129,6 +133,12 @@ class PointwiseLoss(Protocol):
     def is_outside(self, y: np.ndarray) -> np.ndarray:
         """Return which targets are not in the domain."""
         return np.zeros(y.shape, bool)
+
+    def information(self, z: np.ndarray) -> np.ndarray:
+        """Return the expected phi''(z; y), of a loss that is a likelihood."""
+        raise InvalidArgumentError(
+            f"loss={self.name!r} is not a likelihood of a generalized linear model"
+        )
 
     def initial_intercept(self, mean: float) -> float:
         """Return the intercept of the constant model, or a guess, for targets with a mean."""

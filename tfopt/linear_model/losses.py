@@ -29,6 +29,7 @@ class Logistic(_Margin):
 
     name, link = "logistic", "logit"
     is_smooth, bounds_moves, keeps_logits = True, True, True
+    is_likelihood, has_unit_dispersion = True, True
     curvature = 0.25
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -39,6 +40,9 @@ class Logistic(_Margin):
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return np.asarray(expit(z))
+
+    def information(self, z: np.ndarray) -> np.ndarray:
+        return np.asarray(expit(z) * expit(-z))
 
 
 _LOGISTIC = Logistic()
@@ -130,13 +134,16 @@ class Squared(_Distance):
     """(z - y)**2 / 2"""
 
     name, is_smooth, is_quadratic, bounds_moves = "squared", True, True, True
-    best_is_mean = True
+    best_is_mean, is_likelihood = True, True
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.square(z - y) / 2)
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(z - y)
+
+    def information(self, z: np.ndarray) -> np.ndarray:
+        return np.ones_like(z)
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return a

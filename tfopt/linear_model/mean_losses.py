@@ -20,7 +20,7 @@ class _OfMeans(PointwiseLoss):
     """What losses of the logarithm of a mean have in common."""
 
     is_classification, link = False, "log"
-    is_smooth, best_is_mean = True, True
+    is_smooth, best_is_mean, is_likelihood = True, True, True
     #: Multiplied by t, y and exp(z) change phi by the factor t**degree, but for what is constant.
     degree: float
 
@@ -31,6 +31,9 @@ class _OfMeans(PointwiseLoss):
         self, y: np.ndarray, offset: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | float]:
         return y * np.exp(-offset), np.exp(self.degree * offset)
+
+    def information(self, z: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(self.degree * z))
 
     def initial_intercept(self, mean: float) -> float:
         return math.log(mean)
@@ -48,6 +51,7 @@ class Poisson(_OfMeans):
     """exp(z) - y * z"""
 
     name, domain, degree, bounds_moves = "poisson", "non-negative", 1.0, True
+    has_unit_dispersion = True
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(z) - y * z)

@@ -73,6 +73,10 @@ def path_penalties(
             given = np.geomspace(top, top * end if name == "l1" else 1e-4, int(given))
         values.append(_checked(name, given, default if other is None else other))
     first, second = values
+    if first.min() == second.min() == 0:
+        raise InvalidArgumentError(
+            "l1 and l2 are both 0 in a path, which has penalties: give l2 above 0, or l1s above 0"
+        )
     return np.repeat(first, second.size), np.tile(second, first.size)
 
 

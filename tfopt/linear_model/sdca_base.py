@@ -28,7 +28,8 @@ from tfopt.linear_model._solver.objective import (
     dual_point,
 )
 from tfopt.linear_model._solver.plan import Plan, Wanted, make_plan
-from tfopt.linear_model._solver.solvers import SOLVERS
+from tfopt.linear_model._solver.solvers import CHOLESKY, SOLVERS
+from tfopt.linear_model._solver.unpenalized import solve_unpenalized
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_options import SDCAOptions
 from tfopt.linear_model.sdca_results import SDCAResults
@@ -143,6 +144,12 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         self, X: Any, target: Callable[[int], np.ndarray], n_problems: int, weights: np.ndarray
     ) -> TrainingData:
         """Return what all fits to the same samples need, whatever their penalties."""
+        most = SOLVERS[CHOLESKY].most_features
+        if self.l1 == self._l2() == 0 and X.shape[1] > most:
+            raise InvalidArgumentError(
+                f"without a penalty there may be at most {most} features, and X has {X.shape[1]}: "
+                "set l2 above 0"
+            )
         if self.solver != "auto" and X.shape[1] > SOLVERS[self.solver].most_features:
             raise ValueError(
                 f"solver={self.solver!r} forms matrices of n_features**2 numbers: X has "
@@ -158,6 +165,8 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
 
         def is_factorized() -> bool:
             objective = self._objective(X.shape[1], 1, data.rows)
+            if not objective.is_penalized:
+                return True
             plan = self._plan(objective, n_problems, lambda: data.mean_square, polishes=False)
             return plan.begins_with_steps and plan.forms_hessian
 
@@ -179,11 +188,24 @@ class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
         if data.squares_overflow(objective.l2 or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         start = partial(self._initial_point, data, objective, self._warm_start(data))
+        if not objective.is_penalized:
+            return self._solved_unpenalized(data, objective, start)
         plan = self._plan(objective, data.n_problems, lambda: data.mean_square)
         with self._solver_options() as options:
             duals = np.empty((data.n_problems if self.keep_duals else 0, data.X_shape[0]))
             results = solve_all(objective, start, data.n_problems, options, plan, workers, duals)
         return BlockFit(results, duals, data.shift, (len(data.weights),))
+
+    def _solved_unpenalized(
+        self, data: TrainingData, objective: Objective, start: Callable[[int], InitialPoint]
+    ) -> BlockFit:
+        """Solve the problem of each class, one after the other."""
+        with self._solver_options() as options:
+            pairs = [
+                solve_unpenalized(objective, start(k), options, k) for k in range(data.n_problems)
+            ]
+        duals = np.array([a for _, a in pairs]) if self.keep_duals else np.empty((0, 0))
+        return BlockFit([result for result, _ in pairs], duals, data.shift, (len(data.weights),))
 
     def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
         """Solve the problems in fixed blocks of samples."""

@@ -53,7 +53,8 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         relation to it, the more epochs a fit takes.
     l2 : float, optional
         On the same scale, by default 1: a larger one is a stronger penalty. 0 needs l1 above 0 and
-        coordinate descent.
+        coordinate descent, of a smooth loss; or, without any penalty, the logistic loss, at most
+        5000 features that do not depend on each other, and classes that no line separates.
     C : float, optional
         1 / l2, to be given instead of l2: a larger one is a weaker penalty, as of scikit-learn's
         ``LogisticRegression(C)``.

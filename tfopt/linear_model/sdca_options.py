@@ -123,16 +123,22 @@ class SDCAOptions(LossChoice):
         if math.isinf(l2):
             raise ValueError(f"1 / C overflows: C={self.C!r} is too small")
         if l2 == 0:
-            self._check_lasso()
+            self._check_without_l2()
         elif math.isinf(float(self.l1) / l2):
             raise ValueError(f"l1 / l2 overflows: l2={l2!r} is too small beside l1={self.l1!r}")
         return l2
 
-    def _check_lasso(self) -> None:
-        """Refuse l2 = 0 where coordinate descent does not apply."""
+    def _check_without_l2(self) -> None:
+        """Refuse l2 = 0 where neither coordinate descent applies nor, without l1, Newton."""
+        penalty = self.l1 > 0
+        fits = [
+            name
+            for name, needs in SOLVERS.items()
+            if (not needs.l2 if penalty else needs.without_penalty)
+        ]
         reasons = {
-            "l1 > 0": self.l1 > 0,
-            "solver='auto' or 'cd'": self.solver == "auto" or not SOLVERS[self.solver].l2,
+            "l1 > 0 or the loss of a generalized linear model": penalty or self._phi.is_likelihood,
+            f"solver='auto' or {fits[0]!r}": self.solver in ("auto", *fits),
             "a smooth loss": self._phi.is_smooth,
             "no fixed blocks": not self._in_blocks,
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None

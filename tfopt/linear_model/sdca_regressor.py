@@ -52,7 +52,9 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
     l1, l2 : float
         By default 0 and 1, on the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``;
         ``ElasticNet(alpha, l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha *
-        (1 - l1_ratio) * n_samples``; ``Lasso(alpha)`` is ``l1 = alpha * n_samples`` and ``l2 = 0``;
+        (1 - l1_ratio) * n_samples``; ``LinearRegression`` is ``l2 = 0``, which without l1 is for
+        "squared", "poisson", "gamma" and "tweedie", and features that do not depend on each other;
+        ``Lasso(alpha)`` is ``l1 = alpha * n_samples`` and ``l2 = 0``;
         ``PoissonRegressor(alpha)``, ``GammaRegressor(alpha)`` and ``TweedieRegressor(power=p,
         alpha=alpha)`` are ``l2 = alpha * sum(sample_weight)``.
     C
@@ -220,7 +222,8 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         return self._training_data(X, lambda k: targets[k], len(targets), weights)
 
     def _solved(self, data: TrainingData) -> BlockFit:
-        return (self._solved_together(data) if self._has_targets else None) or super()._solved(data)
+        together = self._has_targets and (self.l1 > 0 or self._l2() > 0)
+        return (self._solved_together(data) if together else None) or super()._solved(data)
 
     def _solved_together(self, data: TrainingData) -> BlockFit | None:
         """Solve for several targets by one factorization, if it applies to each of them."""

@@ -81,6 +81,10 @@ class Objective(NamedTuple):
         return int(self.rows[0].size + self.rows[3].size)
 
     @property
+    def is_penalized(self) -> bool:
+        return self.l1 > 0 or self.l2 > 0
+
+    @property
     def shrink(self) -> float:
         return self.l1 / self.l2
 

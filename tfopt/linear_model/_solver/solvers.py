@@ -39,6 +39,8 @@ class Needs(NamedTuple):
         Whether it visits samples, so that options of the visits apply.
     is_joint : bool
         Whether it solves for several classes as one problem, too.
+    without_penalty : bool
+        Whether l1 and l2 may both be 0, of a loss that is a likelihood.
     """
 
     smooth: bool | None = True
@@ -47,9 +49,12 @@ class Needs(NamedTuple):
     most_features: float = math.inf
     visits: bool = False
     is_joint: bool = False
+    without_penalty: bool = False
 
     def unmet(self, loss: PointwiseLoss, l1: float, l2: float) -> str | None:
         """Return which need a problem does not meet, or None."""
+        if l1 == l2 == 0 and self.without_penalty and loss.is_likelihood:
+            return None
         if l1 > 0 and not self.takes_l1:
             return f"l1=0, not l1={l1!r}"
         if self.smooth is not None and self.smooth != loss.is_smooth:
@@ -71,7 +76,7 @@ SDCA, CHOLESKY, CG, DESCENT, INTERIOR = (
 )
 SOLVERS = {
     SDCA: Needs(smooth=None, takes_l1=True, visits=True),
-    CHOLESKY: Needs(most_features=5000),
+    CHOLESKY: Needs(most_features=5000, without_penalty=True),
     CG: Needs(is_joint=True),
     DESCENT: Needs(takes_l1=True, l2=False),
     INTERIOR: Needs(smooth=False, most_features=5000),
