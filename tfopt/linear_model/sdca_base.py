@@ -30,6 +30,7 @@ from tfopt.linear_model._solver.objective import (
 from tfopt.linear_model._solver.plan import Plan, Wanted, make_plan
 from tfopt.linear_model._solver.solvers import CHOLESKY, SOLVERS
 from tfopt.linear_model._solver.unpenalized import solve_unpenalized
+from tfopt.linear_model.inference import InferenceMixin
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_options import SDCAOptions
 from tfopt.linear_model.sdca_results import SDCAResults
@@ -39,7 +40,7 @@ from tfopt.linear_model.validation import check_offset, check_total
 __all__ = ["SDCAEstimator"]
 
 
-class SDCAEstimator(SDCAOptions, SDCAResults, LinearModel):
+class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
     """A linear model that is fitted by stochastic dual coordinate ascent."""
 
     def _validate(self, X: Any, y: Any, **options: Any) -> tuple[Any, np.ndarray]:
