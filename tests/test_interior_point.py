@@ -442,6 +442,16 @@ def test_a_callback_and_the_time_end_it() -> None:
     assert fitted(tol=0.0, max_time=1e-9).n_iter_ == [1]
 
 
+def test_a_whole_step_may_only_centre() -> None:
+    """The sixth one lowers the products by 4 % alone, and the next ones go on."""
+    random = np.random.default_rng(5)
+    X = random.standard_normal((80, 600)) * random.uniform(0.5, 2, 600)
+    z = X @ random.standard_normal(600) / np.sqrt(600) + random.standard_normal(80)
+    rows = np.linalg.cholesky(X @ X.T)
+    model = SDCAClassifier("hinge", tol=1e-5).fit(rows, z > np.median(z))
+    assert model.solver_ == ["interior-point"] and model.n_iter_[0] <= 15
+
+
 @each_blocks
 def test_where_it_ends_without_success_visits_go_on(
     blocks: Any, monkeypatch: pytest.MonkeyPatch

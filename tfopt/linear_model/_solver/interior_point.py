@@ -44,12 +44,13 @@ NEARLY = 0.9995
 #: Steps that are shorter are rounding.
 SHORTEST = 1e-8
 #: A method has come to its end if its certified gap is not below this share of the last, or if a
-#: whole step does not bring the products below it.
+#: whole step near the minimum does not bring the products below it.
 STALLED = 0.9
 #: The mean product that a warm start begins with, relative to that of its gap. Of dual variables
 #: nearer to the ends of their intervals many have to turn back.
 WIDER = 100.0
-#: Up to this relative gap it begins with the dual variables of the certificate.
+#: Up to this relative gap a point is near the minimum: a warm start begins with the dual variables
+#: of the certificate.
 NEAR = 1e-2
 #: Rows to be left out are chosen when the products are below this share of what they were the last
 #: time, and no more than this many times as much are the gap.
@@ -309,8 +310,10 @@ class InteriorPoint(Steps):
         u = iterate.u + share * step
         if not (share > SHORTEST and math.isfinite(products + losses) and np.isfinite(u).all()):
             return False
-        if iterate.left <= SHORTEST and share == 1 and products > STALLED * iterate.products:
-            return False  # a whole step from a feasible point, to no avail
+        is_whole = iterate.left <= SHORTEST and share == 1  # from a feasible point
+        is_near = iterate.certificate(self.objective).relative_gap <= NEAR
+        if is_whole and is_near and products > STALLED * iterate.products:
+            return False  # to no avail; farther away, it may just have centred
         iterate.u, iterate.share, iterate.products, iterate.losses = u, share, products, losses
         iterate.left *= 1 - share
         return True
