@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,50 @@ class Stream:
 
         moved, ours = best_times(move, lambda: self.learn(self.ours))
         return moved / ours
+
+
+class StreamOptions:
+    """Three epochs of fit with an option of both: 20 000 rows with 40 of 2^16 features."""
+
+    OPTIONS: dict[str, dict[str, Any]] = {
+        "none": {},
+        "hinge": {"loss": "hinge"},
+        "class_weight": {"class_weight": {0: 1.0, 1: 3.0}},
+        "average": {"average": True},
+        "early_stopping": {"early_stopping": True, "n_iter_no_change": 9},
+        "warm_start": {"warm_start": True},
+    }
+    params = [*OPTIONS]
+    param_names = ("option",)
+    timeout = 300
+
+    def setup(self, option: str) -> None:
+        from scipy import sparse
+        from sklearn.linear_model import SGDClassifier
+
+        random = np.random.default_rng(0)
+        rows, features, epochs = 20_000, 2**16, 3
+        indices = np.sort(random.integers(0, features, (rows, ENTRIES)), axis=1)
+        parts = np.ones(indices.size), indices.ravel(), np.arange(0, indices.size + 1, ENTRIES)
+        self.data = sparse.csr_matrix(parts, (rows, features)), random.integers(0, 2, rows)
+        given = {"max_iter": epochs, "tol": 1e-9, **self.OPTIONS[option]}
+        self.ours = public("linear_model.FTRLClassifier")(learning_rate=0.1)
+        if not {*given} <= {*self.ours.get_params()}:
+            raise NotImplementedError("this tfopt has no such option")
+        self.ours.set_params(**given)
+        self.theirs = SGDClassifier(**{"loss": "log_loss", **given})
+
+    def fit(self, model: Any) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of so few epochs
+            model.fit(*self.data)
+
+    def time_fit(self, option: str) -> None:
+        self.fit(self.ours)
+
+    def track_times_the_speed_of_sgd(self, option: str) -> float:
+        theirs, ours = best_times(lambda: self.fit(self.theirs), lambda: self.fit(self.ours))
+        return theirs / ours
 
 
 class Batches:

@@ -8,10 +8,12 @@ the entries of the rows to come, of the batches to come, too.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from tfopt.kernels.arrays.csr cimport extent, index, once, row_length, within
-from tfopt.kernels.platform.machine cimport prefetch_row, raise_flag
+from tfopt.kernels.platform.machine cimport prefetch_line, prefetch_row, raise_flag
 
 cdef enum:
     AHEAD = 64      # entries ahead whose weights are asked for
+    ROWS_AHEAD = 4      # and rows ahead of these whose entries are
+    LINE = 64
     PARTS = 3       # of a weight: itself, the sum of squares, the linear term
 
 #: A CSR matrix' rows in an order, and the entry from which on weights have not been asked for.
@@ -23,6 +25,9 @@ cdef struct stream:
     Py_ssize_t stop
     const double *table
     Py_ssize_t width        # numbers of the table's row
+    Py_ssize_t asked        # rows of the order whose entries have been asked for
+    const char *data        # the entries
+    Py_ssize_t size         # in bytes
 
 #: The rows of a batch, and their features, numbered as they are met.
 cdef struct batch:
@@ -84,6 +89,22 @@ cdef inline size_t lay_out(batch *b, Py_ssize_t most_rows, Py_ssize_t n_scores,
     return end
 
 
+cdef inline void ask_for_rows(stream *s, const index *indices, const index *indptr,
+                              const extent *bounds) noexcept nogil:
+    """Prefetch the entries of the rows some way ahead of those whose weights are asked for."""
+    cdef Py_ssize_t i, k, stop
+    while s.asked < min(s.n_rows, s.row + ROWS_AHEAD):
+        i = once(s.order + s.asked)
+        s.asked += 1
+        if within(i, bounds.n_rows):
+            k = max(<Py_ssize_t>0, once(indptr + i))
+            stop = min(bounds.n_entries, once(indptr + i + 1))
+            while k < stop:
+                prefetch_line(<const char *>(indices + k))
+                prefetch_line(s.data + k * s.size)
+                k += LINE // 8
+
+
 cdef inline void ask_ahead(stream *s, const index *indices, const index *indptr,
                            extent *bounds) noexcept nogil:
     """Prefetch the weights of the next entry, if it is inside."""
@@ -137,6 +158,7 @@ cdef inline int gather(stream *s, const index *indices, const index *indptr, Py_
             raise_flag(&bounds.outside)
             return -1
         b.starts[r], b.lengths[r], before = start, length, n
+        ask_for_rows(s, indices, indptr, bounds)
         for k in range(start, start + length):
             ask_ahead(s, indices, indptr, bounds)
             feature = once(indices + k)

@@ -250,6 +250,7 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     set_hash(&b, n_columns, all_entries)
     ahead.order, ahead.n_rows = &order[0] if n_rows else NULL, n_rows
     ahead.table, ahead.width = parts, PARTS * n_scores
+    ahead.data, ahead.size = <const char *>values, sizeof(real)
     cdef void *memory = malloc(lay_out(&b, batch_size, n_scores, 0) + 64)
     if memory == NULL:
         raise MemoryError
