@@ -48,6 +48,7 @@ def _joined(parts: list[bytes]) -> Any:
 
 
 def load_block(number: int, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """Return a block in memory, of which sparse matrices have been checked."""
     try:
         X = checked_sparse(X)
     except ValueError as error:
