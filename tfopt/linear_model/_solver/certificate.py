@@ -203,7 +203,7 @@ def assemble(
 
 
 def penalty_gap(
-    objective: Objective, w: np.ndarray, v: np.ndarray, errors: np.ndarray | float = 0.0
+    objective: Objective, w: np.ndarray, v: np.ndarray, errors: np.ndarray | None = None
 ) -> float:
     """Return the Fenchel-Young gap of the penalties; l2 is not 0.
 
@@ -212,16 +212,17 @@ def penalty_gap(
     objective : Objective
     w, v : ndarray, shape (n_weights,)
         The weights, and the unshrunk weights of the dual variables.
-    errors : ndarray or float, optional
+    errors : ndarray, optional
         Bounds of the errors of v, of which the gap is then a bound.
     """
-    if objective.l1 == 0:
-        apart = np.square(np.abs(w - v) + errors) / 2
-    else:
-        inside = np.clip(v, -objective.shrink, objective.shrink)
-        apart = np.square(np.abs(w - (v - inside)) + errors) / 2
-        apart += objective.shrink * np.abs(w) - inside * w
-    return objective.l2 * float(np.add.reduce(apart))
+    inside = np.clip(v, -objective.shrink, objective.shrink) if objective.l1 > 0 else None
+    apart = w - (v if inside is None else v - inside)
+    if errors is not None:
+        apart = np.abs(apart) + errors
+    gaps = np.square(apart) / 2
+    if inside is not None:
+        gaps += objective.shrink * np.abs(w) - inside * w
+    return objective.l2 * float(np.add.reduce(gaps))
 
 
 def scaled_gap(
@@ -229,7 +230,7 @@ def scaled_gap(
     w: np.ndarray,
     losses: float,
     x_duals: np.ndarray,
-    errors: np.ndarray | float = 0.0,
+    errors: np.ndarray | None = None,
 ) -> tuple[float, float]:
     """Return the Fenchel-Young gap of the penalties and the best multiple of dual variables.
 
@@ -249,7 +250,7 @@ def scaled_gap(
     losses : float
     x_duals : ndarray, shape (n_weights,)
         X^T (weight * a).
-    errors : ndarray or float, optional
+    errors : ndarray, optional
         Bounds of the errors of these, of which the gap is then a bound.
 
     Returns
@@ -260,13 +261,16 @@ def scaled_gap(
     """
     l1, l2, whole = objective.l1, objective.l2, math.inf
     if l2 > 0:
-        whole = penalty_gap(objective, w, x_duals / l2, errors / l2)
+        whole = penalty_gap(objective, w, x_duals / l2, None if errors is None else errors / l2)
     if l1 == 0:
         return whole, 1.0
-    largest = float(np.max(np.abs(x_duals) + errors, initial=0.0))
+    sizes = np.abs(x_duals) if errors is None else np.abs(x_duals) + errors
+    largest = float(np.maximum.reduce(sizes, initial=0.0))
+    if largest <= l1 and errors is None and l2 > 0:
+        return whole, 1.0
     scale = l1 / largest if largest > l1 else 1.0
     inside = np.clip(scale * x_duals, -l1, l1)
-    gaps = (l1 + scale * errors) * np.abs(w) - inside * w
+    gaps = (l1 if errors is None else l1 + scale * errors) * np.abs(w) - inside * w
     if l2 > 0:
         gaps += l2 / 2 * np.square(w)
     scaled = float(np.add.reduce(gaps))

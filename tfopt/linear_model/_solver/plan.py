@@ -193,9 +193,10 @@ def _n_partitions(objective: Objective, wanted: Wanted) -> int:
 def _chosen(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
     """Return the plan of the solvers; `visits` says whether options have it begin with epochs."""
     is_auto = wanted.solver == "auto"
-    if wanted.solver == DESCENT or (is_auto and _begins_with_descent(objective, wanted)):
-        return _descent_alone(objective, wanted)
-    if is_auto and has_descent(objective):
+    if wanted.solver == DESCENT or (is_auto and has_descent(objective)):
+        expected = work.descent_work(objective, is_warm=wanted.is_warm)
+        if not is_auto or _begins_with_descent(objective, wanted, expected):
+            return _descent_alone(objective, wanted, expected)
         return _descent_after_epochs(objective)
     if wanted.solver != SDCA and applies(INTERIOR, objective):
         return _interior(objective, wanted, visits)
@@ -210,8 +211,7 @@ def _epochs_alone(objective: Objective, why: str) -> Plan:
     return Plan(SDCA, SDCA, reason_of(SDCA, objective, why), polishing_epochs=polishing)
 
 
-def _descent_alone(objective: Objective, wanted: Wanted) -> Plan:
-    expected = work.descent_work(objective, is_warm=wanted.is_warm)
+def _descent_alone(objective: Objective, wanted: Wanted, expected: float) -> Plan:
     a_step = work.choose_linear_solver(objective)[1] * work.epoch_work(objective)
     return Plan(
         DESCENT,
@@ -347,16 +347,15 @@ def applies_in_blocks(objective: Objective) -> bool:
     return objective.phi.is_smooth or (is_small and applies(INTERIOR, objective))
 
 
-def _begins_with_descent(objective: Objective, wanted: Wanted) -> bool:
-    """Whether coordinate descent is less work than epochs."""
-    if wanted.asks_for_visits or not has_descent(objective):
+def _begins_with_descent(objective: Objective, wanted: Wanted, expected: float) -> bool:
+    """Whether coordinate descent is less work than epochs, given its own."""
+    if wanted.asks_for_visits:
         return False
     if objective.l2 == 0:
         return True
     if wanted.mean_square is None:
         return False
     is_certain = wanted.is_warm or objective.n_weights <= MOST_CERTAIN_WEIGHTS
-    expected = work.descent_work(objective, is_warm=wanted.is_warm)
     return expected * (1.0 if is_certain else UNCERTAINTY) <= work.ascent_work(
         objective, wanted.mean_square(), wanted.tol
     )
