@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,9 @@ from scipy.special import expit
 
 from tfopt.cli import csv_pieces, tables
 from tfopt.cli.data import Layout
+from tfopt.cli.files import CommandError
 from tfopt.cli.read_options import ReadOptions
-from tfopt.cli.readers import read_blocks, read_data
+from tfopt.cli.readers import read_blocks, read_data, survey
 from tfopt.linear_model import LinearClassifier, encoding, load_model, save_model
 from tfopt.linear_model.model_file import encode_model, read_model
 from tfopt.linear_model.stored_model import stored_model_of
@@ -291,3 +293,64 @@ def test_onnx_takes_the_columns_of_the_table(cli, people, folder, kind, monkeypa
     expected = np.array([line.split() for line in expected], float)
     np.testing.assert_allclose(p[1:], expected[1:], rtol=1e-4)
     np.testing.assert_array_equal(labels, np.array(["no", "yes"])[p.argmax(axis=1)])
+
+
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
+@pytest.mark.parametrize("size", [300, 10**6])
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_survey_in_pieces_finds_what_reading_finds(people, monkeypatch, name, size, scale):
+    """Columns of every kind that a first piece may be wrong about, and labels of each."""
+    people["unit"] = [f"{k}" if k < 150 else f"{k % 3}B" for k in range(ROWS)]
+    people["code"] = [f"{k:03}" if k % 7 else "+7" for k in range(ROWS)]
+    people["late"] = [None if k < 300 else k / 8 for k in range(ROWS)]
+    people["w"] = np.arange(ROWS) % 3
+    people["truth"] = people["is new"].astype(str).str.upper()
+    people["number"] = [f"{k % 2}" if k < 200 else f"{k % 2}.0" for k in range(ROWS)]
+    people.to_csv("people.csv", index=False)
+    people.to_parquet("people.parquet", index=False)
+    monkeypatch.setattr(csv_pieces, "SIZE", size)
+    monkeypatch.setattr(tables, "BLOCK", size // 30)
+    for label in (LABEL, "truth", "number", "is new", "city of birth"):
+        options = ReadOptions(label=label, weight="w", scale=scale, missing=("gold",))
+        if label not in people:
+            for read in (read_data, survey):
+                with pytest.raises(CommandError, match="has no column 'city of birth', which"):
+                    read(name, options)
+            continue
+        whole, found = read_data(name, options), survey(name, options)
+        assert (found.n_rows, found.total_weight) == (ROWS, people["w"].sum())
+        assert found.labels.tolist() == np.unique(whole.labels).tolist()
+        one, two = whole.columns, found.layout.columns
+        assert (one.features, one.label, one.classes) == (two.features, two.label, two.classes)
+        for mine, other in zip(one.encoding.columns, two.encoding.columns, strict=True):
+            near = {part: pytest.approx(getattr(mine, part)) for part in ("center", "spread")}
+            assert dataclasses.asdict(other) == dataclasses.asdict(mine) | near
+        assert one.encoding.left_out == two.encoding.left_out
+        blocks = [*read_blocks(name, options, found.layout)]
+        assert np.concatenate([block.labels for block in blocks]).tolist() == whole.labels.tolist()
+        dense = [
+            b.features if isinstance(b.features, np.ndarray) else b.features.toarray()
+            for b in blocks
+        ]
+        X = whole.features if isinstance(whole.features, np.ndarray) else whole.features.toarray()
+        np.testing.assert_allclose(np.concatenate(dense), X, rtol=1e-9, atol=1e-9)
+
+
+def test_streams_of_tables_take_little_memory(cli, folder, monkeypatch):
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(20000, 20)).round(3))
+    frame[3] = np.where(frame[3] > 1, np.nan, frame[3])
+    frame["kind"] = random.choice([*"abc"], len(frame))
+    frame["y"] = (frame[0] > 0).astype(int)
+    frame.to_csv("large.csv", index=False)
+    monkeypatch.setattr(csv_pieces, "SIZE", 2**16)
+    tracemalloc.start()
+    try:
+        outcome = cli("train", "large.csv", "--label", "y", "--solver", "ftrl", "--quiet")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert outcome.code == 0 and peak < frame.shape[0] * frame.shape[1] * 8
+    assert read_model("model.npz").columns.encoding is not None
+    predicted = [*map(float, cli("predict", "model.npz", "large.csv", "--quiet").out.split())]
+    assert np.mean((np.array(predicted) > 0.5) == frame["y"]) > 0.9

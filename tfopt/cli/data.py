@@ -105,11 +105,8 @@ class Data:
     def with_encoding(self, encoding: Encoding) -> Data:
         """Return the rows of a `Table` with the features of an encoding."""
         assert self.columns is not None
-        if not encoding.columns:
-            raise CommandError(f"{self.name}: no column says anything of the labels")
-        known = None if encoding.is_plain else encoding
-        columns = dataclasses.replace(self.columns, features=encoding.features, encoding=known)
-        return dataclasses.replace(self, features=encoding.encode(self.features), columns=columns)
+        columns, features = self.columns.with_encoding(encoding), encoding.encode(self.features)
+        return dataclasses.replace(self, features=features, columns=columns)
 
     def with_classes(self, classes: tuple[str, ...] | None) -> Data:
         """Return the same rows with labels that are the indices of names in other classes."""

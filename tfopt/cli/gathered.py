@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from tfopt.cli.columns import Converted, convert, days_in, numbers_in
 from tfopt.cli.csv_pieces import Piece
 from tfopt.cli.files import CommandError, File
-from tfopt.linear_model.table_facts import Kind, Table
+from tfopt.linear_model.table_facts import Facts, Kind, Table
 
 __all__ = ["Faults", "Gathered", "Wanted"]
 
@@ -22,7 +22,6 @@ TOGETHER = 2**10
 _WHAT: dict[Kind, str] = {
     "number": "is not a number",
     "time": "is not a date",
-    "text": "is not text",
 }
 #: What the text of a column can be instead, and what turns it into that.
 _PARSERS: dict[Kind, Callable[[Sequence[str]], np.ndarray]] = {
@@ -49,6 +48,8 @@ class Wanted:
     least : float
     is_checked : bool
         Whether a value of another kind is a fault, and not just missing.
+    may_be_numbers : bool
+        Whether text is numbers if all of it is.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Wanted:
     role: str = "feature"
     least: float = -math.inf
     is_checked: bool = True
+    may_be_numbers: bool = False
 
 
 class Faults:
@@ -92,36 +94,43 @@ class Gathered:
     ----------
     wanted : list of Wanted
         Features first.
-    as_text : set of int
-        The places of columns that are text although numbers are in them.
+    kinds : dict of int to str
+        The kinds of columns, by their places, that are known before the rows are read.
     n_rows : int
         How many rows to expect, if that is known.
 
     Attributes
     ----------
-    mixed : set of int
-        The places of columns that have numbers in one piece, and text in another.
+    mixed : dict of int to str
+        The names of columns that have numbers in one piece, and text in another, by their places.
     n_skipped : int
     """
 
-    def __init__(self, wanted: list[Wanted], as_text: set[int], n_rows: int = 0) -> None:
-        self._wanted, self._as_text = wanted, as_text
+    def __init__(self, wanted: list[Wanted], kinds: Mapping[int, Kind], n_rows: int = 0) -> None:
+        self._wanted = [
+            dataclasses.replace(each, kind=each.kind or kinds.get(each.place)) for each in wanted
+        ]
+        self._is_open = [each.kind is None and each.role == "feature" for each in wanted]
         self._n_features = sum(each.role == "feature" for each in wanted)
-        self._kinds: list[Kind | None] = [each.kind for each in wanted]
+        self._kinds: list[Kind | None] = [each.kind for each in self._wanted]
         self._levels: list[dict[str, int]] = [{} for _ in wanted]
         self._features = np.empty((n_rows, self._n_features))
         self._others = np.empty((n_rows, len(wanted) - self._n_features))
         self._numbers: list[np.ndarray] = []
         self._n = 0
-        self.mixed: set[int] = set()
+        self.mixed: dict[int, str] = {}
         self.n_skipped = 0
 
     @property
     def places(self) -> tuple[list[int], list[int]]:
         """The columns to read, and those of them that are to be read as text."""
-        chosen = [each.place for each in self._wanted]
-        text = {each.place for each in self._wanted if each.kind == "text"}
-        return chosen, [place for place in chosen if place in text | self._as_text]
+        text = [each.place for each in self._wanted if each.kind == "text"]
+        return [each.place for each in self._wanted], text
+
+    @property
+    def labels_may_be_numbers(self) -> bool:
+        """Whether labels that are text are numbers if all of them are."""
+        return any(each.may_be_numbers for each in self._wanted)
 
     @property
     def numbers(self) -> np.ndarray:
@@ -132,8 +141,7 @@ class Gathered:
         """Add the rows of a piece; raise the first fault, or leave out rows that have one."""
         faults, columns = Faults(), []
         for k, (wanted, array) in enumerate(zip(self._wanted, piece.columns, strict=True)):
-            kind = "text" if wanted.place in self._as_text else wanted.kind
-            column = convert(array, kind)
+            column = convert(array, wanted.kind)
             if column is None:
                 raise CommandError(
                     f"{file.name}: the column {wanted.name!r} has the type {array.type}: leave it "
@@ -179,7 +187,8 @@ class Gathered:
         if self._kinds[k] is None:
             self._kinds[k] = column.kind
         elif self._kinds[k] != column.kind:
-            self.mixed.add(self._wanted[k].place)
+            self.mixed[self._wanted[k].place] = self._wanted[k].name
+            return np.full(len(column.values), np.nan)
         if column.kind != "text":
             return column.values
         known = self._levels[k]
@@ -201,38 +210,28 @@ class Gathered:
 
     # ---- when all are read
 
-    def settle(self, file: File, on_bad_line: str, parses_labels: bool) -> None:
-        """Take text for what most of it is, numbers, dates or text; the rest of it is a fault.
-
-        Labels are numbers if all of them are, and `parses_labels`.
-        """
+    def settle(self, file: File, on_bad_line: str) -> None:
+        """Take text for what most of it is; the rest of it is a fault."""
         faults = Faults()
         for k, wanted in enumerate(self._wanted):
-            is_label = wanted.role == "label"
-            may_change = parses_labels if is_label else wanted.kind is None
-            if self._kinds[k] != "text" or not may_change:
-                continue
-            values, texts = self._column(k), [*self._levels[k]]
-            present = np.flatnonzero(~np.isnan(values))
+            texts = [*self._levels[k]]
+            values = self._column(k)
+            present = np.flatnonzero(~np.isnan(values)) if texts else np.empty(0, np.intp)
             codes = values[present].astype(np.intp)
-            counts = np.bincount(codes, minlength=len(texts))
-            for kind, parse in _PARSERS.items():
-                parsed = parse(texts)
-                n = counts[~np.isnan(parsed)].sum()
-                if n == len(codes) or (n > len(codes) / 2 and not is_label):
-                    shown = values.copy()
+            judged = self.judged(k, np.bincount(codes, minlength=len(texts)))
+            if judged is None:
+                continue
+            kind, parsed = judged
+            shown = values.copy()
 
-                    def show(row: int, texts: list[str] = texts, codes: Any = shown) -> str:
-                        return texts[int(codes[row])]
+            def show(row: int, texts: list[str] = texts, codes: np.ndarray = shown) -> str:
+                return texts[int(codes[row])]
 
-                    values[present] = parsed[codes]
-                    other, infinite = (present[f(values[present])] for f in (np.isnan, np.isinf))
-                    faults.note(other, wanted, f"{_WHAT[kind]}, as most others are", show)
-                    faults.note(infinite, wanted, "is not finite", show)
-                    self._kinds[k] = kind
-                    break
-                if is_label:
-                    break
+            values[present] = parsed[codes]
+            other, infinite = (present[f(values[present])] for f in (np.isnan, np.isinf))
+            faults.note(other, wanted, f"{_WHAT[kind]}, as most others are", show)
+            faults.note(infinite, wanted, "is not finite", show)
+            self._kinds[k] = kind
         good = faults.good(file, self.numbers, on_bad_line)
         if not good.all():
             self.n_skipped += int(len(good) - good.sum())
@@ -241,6 +240,38 @@ class Gathered:
                 block[: self._n][good] for block in (self._features, self._others)
             )
             self._n = len(self._features)
+
+    def judged(self, k: int, counts: np.ndarray) -> tuple[Kind, np.ndarray] | None:
+        """Return what the text of a column is, given how often each occurs, and parsed texts.
+
+        It is numbers or dates if most of it is; labels are numbers if all of them are. None: it is
+        text, or no text, or what it is was known before.
+        """
+        is_label = self._wanted[k].role == "label"
+        if self._kinds[k] != "text" or not (self._is_open[k] or self._wanted[k].may_be_numbers):
+            return None
+        for kind, parse in _PARSERS.items():
+            parsed = parse([*self._levels[k]])
+            n, all_of_them = counts[~np.isnan(parsed)].sum(), counts.sum()
+            if all_of_them and (n == all_of_them or (n > all_of_them / 2 and not is_label)):
+                return kind, parsed
+            if is_label:
+                break
+        return None
+
+    def changed(self, facts: Sequence[Facts]) -> dict[int, Kind]:
+        """Return the kinds of features that are not what they seemed, by their places."""
+        kinds: dict[int, Kind] = {}
+        for k, each in enumerate(facts):
+            counts = np.array([each.texts.get(text, 0) for text in self._levels[k]], np.int64)
+            judged = self.judged(k, counts)
+            if judged is not None:
+                kinds[self._wanted[k].place] = judged[0]
+        return kinds
+
+    def clear(self) -> None:
+        """Forget the rows, but not what is known of the columns."""
+        self._n, self._numbers = 0, []
 
     def _column(self, k: int) -> np.ndarray:
         """Return the values of a column, which may be written to."""

@@ -139,9 +139,11 @@ def survey(path: str, options: ReadOptions) -> Surveyed:
     """
     file = file_of(path)
     if options.format_of(path) != "libsvm":
-        data = read_data(file, options)
-        known = data.labels.size, data.features.shape[1], data.total_weight
-        return Surveyed(file.name, *known, np.unique(data.labels), Layout(True, data.columns))
+        from tfopt.cli.table_survey import survey_table  # loaded if needed only
+
+        columns, labels, n_rows, weight = survey_table(file, options)
+        n_features = len(columns.features or ())
+        return Surveyed(file.name, n_rows, n_features, weight, labels, Layout(True, columns))
     found = None
     if options.on_bad_line == "error":
         with _errors_of(file, options), file.opened() as source:
@@ -249,8 +251,7 @@ def _rows_in_parts(
 
         encoding = _encoding(path, [each.facts for each in summaries], values_of, options)
         n_features = len(encoding.features)
-        known = None if encoding.is_plain else encoding
-        columns = dataclasses.replace(columns, features=encoding.features, encoding=known)
+        columns = columns.with_encoding(encoding)
     shared = base, n_features, columns and columns.classes, encoding
     blocks = executor.map(_align, loaded, summaries, shared=shared)
     layout = n_features, base, columns

@@ -25,7 +25,16 @@ from tfopt.io.streams import is_damage, open_binary
 from tfopt.linear_model.stored_model import Columns
 from tfopt.linear_model.table_facts import Kind
 
-__all__ = ["iter_table", "read_table"]
+__all__ = [
+    "as_table",
+    "errors_of",
+    "iter_table",
+    "label_names",
+    "mixed_columns",
+    "opened",
+    "read_table",
+    "wanted_columns",
+]
 
 #: Yields the rows of an open table, given the columns to read and those of them that are text.
 Pieces: TypeAlias = Callable[[Sequence[int], Sequence[int]], Iterator[Piece]]
@@ -65,34 +74,42 @@ def _blocks(
     file: File, options: ReadOptions, like: Columns | None, needs_label: bool, *, whole: bool
 ) -> Iterator[Data]:
     """Yield the rows of a table: all together, or piece by piece."""
-    is_csv = options.format_of(file.path) == "csv"
-    if is_csv:
-        file = CsvFile(file.path, file.name, separator=options.separator_of(file.path))
-    as_text: set[int] = set()
-    with _errors_of(file):
+    file = as_table(file, options)
+    kinds: dict[int, Kind] = {}
+    with errors_of(file):
         while True:
-            with _opened(file, options, like) as (names, n_rows, pieces):
-                wanted = _wanted(file, names, options, like, needs_label, is_csv)
-                if whole:
-                    gathered = Gathered(wanted, as_text, n_rows)
-                    for piece in pieces(*gathered.places):
-                        gathered.add(file, piece, options.on_bad_line)
-                else:
-                    for piece in pieces(*Gathered(wanted, as_text).places):
-                        gathered = Gathered(wanted, as_text)
-                        gathered.add(file, piece, options.on_bad_line)
+            with opened(file, options, like) as (names, n_rows, pieces):
+                wanted = wanted_columns(file, names, options, like, needs_label)
+                gathered = Gathered(wanted, kinds, n_rows if whole else 0)
+                for piece in pieces(*gathered.places):
+                    gathered.add(file, piece, options.on_bad_line)
+                    if not whole:
                         yield _data_of(gathered, file, options, like)
-                    return
-            if not gathered.mixed - as_text:
+                        gathered = Gathered(wanted, kinds)
+            if not whole:
+                return
+            if not (mixed := mixed_columns(file, gathered)):
                 break
-            if file.path == "-":
-                name = names[min(gathered.mixed)]
-                raise CommandError(
-                    f"{file.name}: {name!r} begins with numbers or dates, and has text later: "
-                    "name a file instead"
-                )
-            as_text |= gathered.mixed  # read again: of what was parsed the text is lost
+            kinds |= mixed
         yield _data_of(gathered, file, options, like)
+
+
+def mixed_columns(file: File, gathered: Gathered) -> dict[int, Kind]:
+    """Return the columns that began as numbers or dates: they must be read again, as text."""
+    if gathered.mixed and file.path == "-":
+        name = gathered.mixed[min(gathered.mixed)]
+        raise CommandError(
+            f"{file.name}: {name!r} begins with numbers or dates, and has text later: name a file "
+            "instead"
+        )
+    return dict.fromkeys(gathered.mixed, "text")
+
+
+def as_table(file: File, options: ReadOptions) -> File:
+    """Return a file that tells the lines of a CSV file."""
+    if options.format_of(file.path) != "csv":
+        return file
+    return CsvFile(file.path, file.name, separator=options.separator_of(file.path))
 
 
 # ---- formats
@@ -103,7 +120,7 @@ def _names_of(names: Sequence[str]) -> list[str]:
     return [name.strip() or f"Unnamed: {k}" for k, name in enumerate(names)]
 
 
-def _opened(
+def opened(
     file: File, options: ReadOptions, like: Columns | None
 ) -> contextlib.AbstractContextManager[tuple[list[str], int, Pieces]]:
     """Yield the names of the columns, how many rows there are or 0, and what reads them."""
@@ -154,13 +171,12 @@ def _parquet_pieces(
 # ---- which columns
 
 
-def _wanted(
+def wanted_columns(
     file: File,
     names: list[str],
     options: ReadOptions,
     like: Columns | None,
     needs_label: bool,
-    is_csv: bool,
 ) -> list[Wanted]:
     """Return what is wanted of the columns of features, of labels and of weights."""
     places = _places(file, names, options.drop)
@@ -192,14 +208,13 @@ def _wanted(
         raise CommandError(f"{file.name}: has no columns but that of the labels")
     if label in places:
         has_names = like is not None and like.classes is not None
-        kind: Kind | None = None
-        if has_names or (options.has_classes and is_csv and like is None):
-            kind = "text"
-        elif like is not None or not options.has_classes:
-            kind = "number"
-        wanted.append(
-            Wanted(label, places[label], kind, not needs_label, "label", is_checked=like is None)
-        )
+        is_csv = isinstance(file, CsvFile)
+        is_open = options.has_classes and like is None
+        kind: Kind | None = "number"
+        if has_names or is_open:
+            kind = "text" if has_names or is_csv else None
+        more = {"is_checked": like is None, "may_be_numbers": is_open and is_csv}
+        wanted.append(Wanted(label, places[label], kind, not needs_label, "label", **more))
     if options.weight is not None:
         place = places[options.weight]
         wanted.append(Wanted(options.weight, place, "number", False, "weight", least=0.0))
@@ -234,19 +249,22 @@ def _hint(names: Sequence[str], options: ReadOptions) -> str:
 # ---- rows
 
 
+def label_names(texts: Sequence[str]) -> list[str]:
+    """Return what the texts of labels are called: truth values alike, whatever their case."""
+    names = [_TRUTH.get(text.lower(), text) for text in texts]
+    return [*texts] if {*names} - {*_TRUTH.values()} else names
+
+
 def _data_of(gathered: Gathered, file: File, options: ReadOptions, like: Columns | None) -> Data:
     """Return the rows that were read."""
-    is_csv = isinstance(file, CsvFile)
     if like is None:
-        gathered.settle(file, options.on_bad_line, parses_labels=is_csv)
+        gathered.settle(file, options.on_bad_line)
     classes = None if like is None else like.classes
     labels, texts = gathered.other("label")
     if labels is None:
         labels = np.full(len(gathered.numbers), np.nan)
     elif texts is not None:
-        names = [_TRUTH.get(text.lower(), text) for text in texts]
-        if {*names} - {*_TRUTH.values()}:
-            names = texts
+        names = label_names(texts)
         present = ~np.isnan(labels)
         codes = labels[present].astype(np.intp)
         if classes is None:
@@ -264,7 +282,7 @@ def _data_of(gathered: Gathered, file: File, options: ReadOptions, like: Columns
 
 
 @contextlib.contextmanager
-def _errors_of(file: File) -> Iterator[None]:
+def errors_of(file: File) -> Iterator[None]:
     """Convert errors of pyarrow and files to one line."""
     try:
         yield

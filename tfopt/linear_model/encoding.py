@@ -276,7 +276,8 @@ def make_encoding(
     Raises
     ------
     InvalidArgumentError
-        If a column is of another kind in another block, or has too many texts.
+        If a column is of another kind in another block, or has too many texts, or if no column says
+        anything.
     """
     facts = [sum(of_column[1:], of_column[0]) for of_column in zip(*blocks, strict=True)]
     with_median = [
@@ -294,6 +295,8 @@ def make_encoding(
             left_out.append(each.name)
         else:
             columns.append(column)
+    if not columns:
+        raise InvalidArgumentError("no column says anything of the labels")
     return Encoding(tuple(columns), tuple(left_out), tuple(missing))
 
 

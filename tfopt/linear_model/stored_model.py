@@ -82,6 +82,11 @@ class Columns:
     classes: tuple[str, ...] | None = None
     encoding: Encoding | None = None
 
+    def with_encoding(self, encoding: Encoding) -> Columns:
+        """Return the columns with the features of an encoding."""
+        known = None if encoding.is_plain else encoding
+        return dataclasses.replace(self, features=encoding.features, encoding=known)
+
 
 @dataclasses.dataclass(frozen=True)
 class StoredModel:
