@@ -148,7 +148,11 @@ def test_folders_of_tables_whose_labels_are_text(cli, folder):
 
 GOOD = "a,b,y\n1,2,0\n3,4,1\n"
 BAD = {
-    "text": ("5,x,1\n", "bad.csv:4:2: the value of 'b' is not a number, as most others are 'x'"),
+    "text": (
+        "5,x,1\n",
+        "bad.csv:4:2: the value of 'b' is, unlike most others, not a number (see --missing, "
+        "--categorical, --drop) 'x'",
+    ),
     "infinite": ("5,inf,1\n", "bad.csv:4:2: the value of 'b' is not finite 'inf'"),
     "no label": ("5,6,\n", "bad.csv:4:3: the value of 'y' is missing"),
     "few fields": ("5\n", "bad.csv:4: the line has 1 field instead of 3"),
@@ -175,7 +179,10 @@ def test_bad_lines_are_named_or_left_out(cli, folder, text, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('1,"two\nlines"\n2,b\nx,b\n', ":6:1: the value of 'a' is not a number,"),
+        (
+            '1,"two\nlines"\n2,b\nx,b\n',
+            ":6:1: the value of 'a' is, unlike most others, not a number",
+        ),
         ('1,"two\n\nmore"\n\n2,b,c\n', ":7: the line has 3 fields instead of 2"),
         ('1,a\n2,b,c\n3,"d\n"\nx,b\n', ":4: the line has 3 fields instead of 2"),
         ('1,a\n\n\n2,"b"\n,\n3,"d\n\n"\ninf,b\n', ":11:1: the value of 'a' is not finite 'inf'"),

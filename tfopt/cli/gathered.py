@@ -19,9 +19,10 @@ __all__ = ["Faults", "Gathered", "Wanted"]
 
 #: Rows whose values are put in place together, so that they stay in the cache.
 TOGETHER = 2**10
+#: What a value is not.
 _WHAT: dict[Kind, str] = {
-    "number": "is not a number",
-    "time": "is not a date",
+    "number": "not a number",
+    "time": "not a date",
 }
 #: What the text of a column can be instead, and what turns it into that.
 _PARSERS: dict[Kind, Callable[[Sequence[str]], np.ndarray]] = {
@@ -170,7 +171,7 @@ class Gathered:
         absent = np.isnan(column.values)
         if column.faulty is not None and wanted.is_checked:
             assert wanted.kind is not None
-            faults.note(np.flatnonzero(column.faulty), wanted, _WHAT[wanted.kind], show)
+            faults.note(np.flatnonzero(column.faulty), wanted, f"is {_WHAT[wanted.kind]}", show)
         if not wanted.may_miss:
             missing = absent if column.faulty is None else absent & ~column.faulty
             faults.note(np.flatnonzero(missing), wanted, "is missing")
@@ -229,7 +230,12 @@ class Gathered:
 
             values[present] = parsed[codes]
             other, infinite = (present[f(values[present])] for f in (np.isnan, np.isinf))
-            faults.note(other, wanted, f"{_WHAT[kind]}, as most others are", show)
+            faults.note(
+                other,
+                wanted,
+                f"is, unlike most others, {_WHAT[kind]} (see --missing, --categorical, --drop)",
+                show,
+            )
             faults.note(infinite, wanted, "is not finite", show)
             self._kinds[k] = kind
         good = faults.good(file, self.numbers, on_bad_line)

@@ -155,7 +155,8 @@ OPTIONS = (
                metavar="COL", formats=TABLES, repeats=True),
         Option("--missing", "another text of missing values; repeatable", metavar="TEXT",
                formats=CSV, repeats=True),
-        Option("--scale", "give numbers mean 0 and standard deviation 1", None, formats=TABLES),
+        Option("--scale", "give numbers mean 0 and deviation 1, as ftrl does", None,
+               solvers=CERTIFIED, formats=TABLES),
     ),
     *_rows(
         "data", _FITS,

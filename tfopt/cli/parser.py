@@ -318,7 +318,9 @@ def _reading(arguments: argparse.Namespace) -> ReadOptions:
         label=arguments.label,
         weight=arguments.weight,
         separator=arguments.sep,
-        scale=bool(getattr(arguments, "scale", None)),
+        # steps of one length suit columns of one spread
+        scale=bool(getattr(arguments, "scale", None))
+        or getattr(arguments, "solver", "") in STREAMS,
         **{
             name: tuple(getattr(arguments, name, None) or ())
             for name in ("drop", "categorical", "missing")
