@@ -86,7 +86,8 @@ def test_two_columns_of_one_name(cli, folder, ending):
     outcome = cli("train", f"d{ending}", "--label", "y")
     assert (
         one_line(outcome)
-        == f"d{ending}: has 2 columns 'a', at 1 and 2: rename them, or leave them out with --drop\n"
+        == f"d{ending}: has 2 columns 'a', at 1 and 2: rename them, or train without them "
+        "(--drop)\n"
     )
     good = frame.set_axis(["a", "b", "y"], axis=1)
     good.to_csv("good.csv", index=False)

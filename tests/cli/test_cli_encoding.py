@@ -222,7 +222,7 @@ def test_columns_of_one_name_are_refused_with_their_places(cli, folder):
     (folder / "two.csv").write_text('a,"b", a ,b,y\n1,2,3,4,0\n')
     refused = cli("train", "two.csv", "--label", "y")
     assert refused.err == (
-        "two.csv: has 2 columns 'a', at 1 and 3: rename them, or leave them out with --drop\n"
+        "two.csv: has 2 columns 'a', at 1 and 3: rename them, or train without them (--drop)\n"
     )
 
 
@@ -354,3 +354,34 @@ def test_streams_of_tables_take_little_memory(cli, folder, monkeypatch):
     assert read_model("model.npz").columns.encoding is not None
     predicted = [*map(float, cli("predict", "model.npz", "large.csv", "--quiet").out.split())]
     assert np.mean((np.array(predicted) > 0.5) == frame["y"]) > 0.9
+
+
+def test_other_tables_need_only_what_the_model_has(cli, people, folder):
+    """What training leaves out may be missing, or there twice."""
+    people["more"] = 1
+    people.to_csv("train.csv", index=False)
+    text = (folder / "train.csv").read_text().replace(",more\n", ",more,more\n", 1)
+    (folder / "twice.csv").write_text(text.replace(",1\n", ",1,2\n"))
+    flags = ["--drop", "more", "--drop", "signed up"]
+    for name in ("twice.csv", "train.csv"):
+        test = train(cli, name, *flags, "--test", "people.csv")
+        assert test["scores"]["train"] == test["scores"]["test"]
+    predicted = cli("predict", "model.npz", "people.csv")
+    assert predicted.code == 0 and cli("predict", "model.npz", "twice.csv") == predicted
+    refused = cli("train", "twice.csv", "--label", LABEL)
+    assert refused.code == 1 and "has 2 columns 'more', at 8 and 9: rename" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "both"),
+    [
+        (["--drop", LABEL], f"--drop and --label name the column '{LABEL}'"),
+        (["--weight", "Plan", "--drop", "Plan"], "--drop and --weight name the column 'Plan'"),
+        (["--categorical", "Plan", "--drop", "Plan"], "--drop and --categorical name the column"),
+        (["--categorical", LABEL], "--label and --categorical name the column"),
+    ],
+)
+def test_a_column_is_one_thing(cli, people, folder, flags, both):
+    refused = cli("train", "people.csv", "--label", LABEL, *flags)
+    assert refused.code == 1 and refused.err.startswith(f"people.csv: {both}")
+    assert not (folder / "model.npz").exists()

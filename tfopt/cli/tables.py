@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import csv
 import dataclasses
@@ -179,65 +178,73 @@ def wanted_columns(
     needs_label: bool,
 ) -> list[Wanted]:
     """Return what is wanted of the columns of features, of labels and of weights."""
-    places = _places(file, names, options.drop)
     label = options.label or (None if like is None else like.label)
+    label, weight = (None if name is None else name.strip() for name in (label, options.weight))
     named = label if needs_label or options.label is not None else None
-    asked = [(named, "--label"), (options.weight, "--weight")]
-    asked += [(name, "--drop") for name in options.drop]
-    asked += [(name, "--categorical") for name in options.categorical]
+    asked = [(named, "--label"), (weight, "--weight")]
+    if like is None:
+        asked += [(name, "--drop") for name in options.drop]
+        asked += [(name, "--categorical") for name in options.categorical]
+        _refuse_both(file, [(label, "--label"), (weight, "--weight")], options)
     for needed, flag in asked:
-        if needed is not None and needed not in names:
+        if needed is not None and needed.strip() not in names:
             raise CommandError(
                 f"{file.name}: has no column {needed!r}, which {flag} names; it has "
                 f"{', '.join(names[:20])}{_hint(names, options)}"
             )
-    others = (label, options.weight)
     wanted = []
     if like is None:
-        for name in (name for name in places if name not in others):
-            is_text = name in options.categorical
-            wanted.append(Wanted(name, places[name], "text" if is_text else None))
+        dropped, texts = ({*map(str.strip, each)} for each in (options.drop, options.categorical))
+        for name in dict.fromkeys(names):
+            if name not in (label, weight) and name not in dropped:
+                kind: Kind | None = "text" if name in texts else None
+                wanted.append(Wanted(name, _place(file, names, name), kind))
     elif like.encoding is not None:
         for column in like.encoding.columns:
-            place = _place(file, places, column.name)
+            place = _place(file, names, column.name)
             wanted.append(Wanted(column.name, place, column.kind, column.has_missing))
     else:
         for name in like.features or ():
-            wanted.append(Wanted(name, _place(file, places, name), "number", False))
+            wanted.append(Wanted(name, _place(file, names, name), "number", False))
     if not wanted:
         raise CommandError(f"{file.name}: has no columns but that of the labels")
-    if label in places:
+    if label in names:
         has_names = like is not None and like.classes is not None
         is_csv = isinstance(file, CsvFile)
         is_open = options.has_classes and like is None
-        kind: Kind | None = "number"
+        kind = "number"
         if has_names or is_open:
             kind = "text" if has_names or is_csv else None
         more = {"is_checked": like is None, "may_be_numbers": is_open and is_csv}
-        wanted.append(Wanted(label, places[label], kind, not needs_label, "label", **more))
-    if options.weight is not None:
-        place = places[options.weight]
-        wanted.append(Wanted(options.weight, place, "number", False, "weight", least=0.0))
+        place = _place(file, names, label)
+        wanted.append(Wanted(label, place, kind, not needs_label, "label", **more))
+    if weight is not None:
+        place = _place(file, names, weight)
+        wanted.append(Wanted(weight, place, "number", False, "weight", least=0.0))
     return wanted
 
 
-def _places(file: File, names: Sequence[str], dropped: Sequence[str]) -> dict[str, int]:
-    """Return where columns are; refuse two of one name, of which it does not say which is meant."""
-    places = {name: k for k, name in enumerate(names) if name not in dropped}
-    for name, n in collections.Counter(names).items():
-        if n > 1 and name in places:
-            at = [str(k + 1) for k, each in enumerate(names) if each == name]
-            raise CommandError(
-                f"{file.name}: has {n} columns {name!r}, at {', '.join(at[:-1])} and {at[-1]}: "
-                "rename them, or leave them out with --drop"
-            )
-    return places
+def _refuse_both(file: File, others: list[tuple[str | None, str]], options: ReadOptions) -> None:
+    """Refuse a column that is named twice, and cannot be both."""
+    dropped = [(name, "--drop") for name in options.drop]
+    for name, flag in [*others, *((name, "--categorical") for name in options.categorical)]:
+        for other, taken in [*dropped, *(others if flag == "--categorical" else ())]:
+            if name is not None and other is not None and name.strip() == other.strip():
+                raise CommandError(f"{file.name}: {taken} and {flag} name the column {name!r} both")
 
 
-def _place(file: File, places: dict[str, int], name: str) -> int:
-    if name.strip() not in places:
+def _place(file: File, names: Sequence[str], name: str) -> int:
+    """Return where a column is; refuse two of one name: it does not say which is meant."""
+    at = [k for k, each in enumerate(names) if each == name.strip()]
+    if not at:
         raise CommandError(f"{file.name}: has no column {name!r}, which the model was trained on")
-    return places[name.strip()]
+    if len(at) > 1:
+        shown = [str(k + 1) for k in at]
+        raise CommandError(
+            f"{file.name}: has {len(at)} columns {name!r}, at {', '.join(shown[:-1])} and "
+            f"{shown[-1]}: rename them, or train without them (--drop)"
+        )
+    return at[0]
 
 
 def _hint(names: Sequence[str], options: ReadOptions) -> str:
