@@ -1,4 +1,4 @@
-"""`tfopt train FOLDER`: each file a block, here or on the workers of a cluster."""
+"""`tfopt train FOLDER`: as one file here, or each file a block, on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from dask_cluster import kill_one, processes, tasks
 
-from tfopt.cli import cluster, readers, train
+from tfopt.cli import readers, train
 from tfopt.cli.files import CommandError, File, files_in, open_url
 from tfopt.dask import cluster as dask_cluster
 from tfopt.dask.checkpoints import BlockFitCheckpoints
+from tfopt.dask.executor import DaskExecutor
+from tfopt.linear_model._solver.execution import WorkerLostError
 
 #: Too few epochs to come to the end.
 FLAGS = ["--tol", "1e-9", "--epochs", "4", "--quiet"]
@@ -75,12 +77,16 @@ def two(folder):
 # ---- one model, one report
 
 
+#: To have the files of a folder as blocks, as on a cluster.
+FILES = ["--blocks", "files"]
+
+
 @pytest.mark.parametrize("flags", [["--l1", "0.01"], ["--bias", "1"], ["--loss", "squared"]])
 def test_a_cluster_changes_no_bytes(cli, day, folder, client, there, flags):
     """Nor does the way that the folder is named."""
     files, results = [], []
-    for k, where in enumerate([[], there]):
-        name = day if where else f"file://{day}"
+    for k, where in enumerate([FILES, there, [*there, *FILES]]):
+        name = f"file://{day}" if k == 1 else day
         arguments = ["--test", "day", "--model", f"{k}.npz", "--json"]
         outcome = cli("train", name, *FLAGS, *flags, *where, *arguments)
         assert outcome.code in (0, 3), outcome.err
@@ -91,7 +97,8 @@ def test_a_cluster_changes_no_bytes(cli, day, folder, client, there, flags):
         assert result["rows"] == {"train": 60, "test": 60}
         assert (result["features"], result["zero_based"]) == (5, True)
         assert result["settings"]["blocks"] == 4
-        assert result["scores"]["train"] == result["scores"]["test"] == results[0]["scores"]["test"]
+        scores = [result["scores"][part] for part in ("train", "test")]
+        assert scores[0] == scores[1] == pytest.approx(results[0]["scores"]["test"], rel=1e-12)
         assert result["certificate"] == results[0]["certificate"]
     assert tasks(client) == []
 
@@ -105,16 +112,32 @@ def test_the_number_of_workers_changes_no_bytes(cli, day, folder, there):
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize("blocks", [None, 3, "files"])
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "squared"])
-def test_a_folder_is_the_file_in_blocks(cli, two, folder, loss):
+def test_a_folder_is_the_file(cli, two, folder, loss, blocks):
+    """All at once, by all solvers, unless blocks are asked for, which its files may be."""
     flags = [*FLAGS, "--loss", loss, "--json"]
-    parts = cli("train", "two", *flags, "--model", "two.npz").json()
-    whole = cli("train", "one", *flags, "--model", "one.npz", "--blocks", "3").json()
+    of_folder = ["--blocks", str(blocks)] if blocks else []
+    of_file = ["--blocks", "3"] if blocks else []
+    parts = cli("train", "two", *flags, *of_folder, "--model", "two.npz").json()
+    whole = cli("train", "one", *flags, *of_file, "--model", "one.npz").json()
     assert (folder / "two.npz").read_bytes() == (folder / "one.npz").read_bytes()
-    expected = whole["scores"]["train"]
-    assert loss == "squared" or expected["auc"] > 0.5
-    assert parts["scores"]["train"] == pytest.approx(expected, rel=1e-12)
+    assert parts["settings"] == whole["settings"]
+    assert parts["settings"]["blocks"] == (3 if blocks else None)
+    assert parts["scores"]["train"] == pytest.approx(whole["scores"]["train"], rel=1e-12)
+    assert ("auc" in parts["scores"]["train"]) == (loss != "squared")
     assert parts["losses"]["train"] == pytest.approx(whole["losses"]["train"])
+
+
+def test_a_folder_here_is_fitted_by_what_blocks_lack(cli, two, folder):
+    """The hinge of many features, by the interior-point method, in a few iterations."""
+    for path in two.iterdir():
+        path.unlink()
+    for name, seed in (("x", 40), ("y", 50)):
+        (two / name).write_text("".join(lines(seed, 2, 70)))
+    flags = ["--loss", "hinge", "--epochs", "40", "--tol", "1e-6", "--quiet", "--json"]
+    assert cli("train", "two", *flags).code == 0
+    assert cli("train", "two", *flags, *FILES).code == 3
 
 
 def test_blocks_stay_where_they_were_read(cli, folder, client, there):
@@ -176,11 +199,15 @@ def test_a_file_that_has_vanished(cli, two, where, monkeypatch):
     refused(cli("train", "two", *FLAGS, *where), "two/zz: No such file or directory")
 
 
-def test_what_does_not_go_with_a_folder(cli, two, folder):
+def test_what_does_not_go_with_a_folder(cli, two, folder, there):
     for arguments, message in [
         (
-            ["two", *FLAGS, "--blocks", "3"],
-            "two: is a folder, whose files are the blocks: leave out --blocks",
+            ["two", *FLAGS, *there, "--blocks", "3"],
+            "two: is a folder, whose files are the blocks on a cluster: leave out --blocks",
+        ),
+        (
+            ["one", *FLAGS, *FILES],
+            "one: is no folder, whose files could be blocks: give --blocks N",
         ),
         (["two", *FLAGS, "--model", "two/m"], "two/m: is in two, where all files are data"),
     ]:
@@ -227,7 +254,7 @@ def test_a_worker_that_is_killed_changes_no_bytes(
     cli, day, folder, client, there, after_two_epochs
 ):
     done = after_two_epochs(lambda: kill_one(client))
-    for name, where in (("alone", []), ("killed", there)):
+    for name, where in (("alone", FILES), ("killed", there)):
         outcome = cli("train", day, *FLAGS, *where, "--model", f"{name}.npz")
         assert outcome.code in (0, 3), outcome.err
     assert done
@@ -237,12 +264,17 @@ def test_a_worker_that_is_killed_changes_no_bytes(
 
 def test_workers_that_die_while_they_read(cli, two, client, there, monkeypatch):
     """Files are read anew, some times."""
-    are_made, answers = cluster._are_made, [False]
-    monkeypatch.setattr(
-        cluster, "_are_made", lambda *held: answers.pop() if answers else are_made(*held)
-    )
+    persist, losses = DaskExecutor.persist, [2]
+
+    def lossy(executor, *arguments):
+        persist(executor, *arguments)
+        if losses[0]:
+            losses[0] -= 1
+            raise WorkerLostError("lost")
+
+    monkeypatch.setattr(DaskExecutor, "persist", lossy)
     assert cli("train", "two", *FLAGS, *there).code in (0, 3)
-    monkeypatch.setattr(cluster, "_are_made", lambda *held: False)
+    losses[0] = 5
     outcome = cli("train", "two", *FLAGS, *there)
     refused(outcome, "workers died again and again, or the whole cluster is gone")
     assert tasks(client) == []
@@ -268,7 +300,7 @@ def test_a_run_that_was_stopped_goes_on(cli, day, folder, there, monkeypatch):
     outcome = cli(*arguments, "--resume")
     assert outcome.code in (0, 3), outcome.err
     assert not saved.exists()
-    assert cli("train", "day", *FLAGS, "--model", "alone.npz").code in (0, 3)
+    assert cli("train", "day", *FLAGS, *FILES, "--model", "alone.npz").code in (0, 3)
     assert (folder / "model.npz").read_bytes() == (folder / "alone.npz").read_bytes()
     refused(
         cli(*arguments, "--checkpoint", "day/saved"),

@@ -1,4 +1,4 @@
-"""`tfopt train --solver sdca` on a Dask cluster: its executor, and its checkpoints."""
+"""`tfopt train` on a Dask cluster: where its rows are, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -7,30 +7,26 @@ import itertools
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import dask
 import numpy as np
-from distributed import Client, LocalCluster, get_client, wait
+from distributed import Client, LocalCluster, get_client
 from distributed.comm import CommClosedError
 from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
 from tfopt.cli.checkpoints import check_origin, run_origin
 from tfopt.cli.files import CommandError, note
-from tfopt.cli.rows import Executor, Rows
+from tfopt.cli.rows import Blocks, Place, Rows, examples_of
 from tfopt.cli.settings import CheckpointFlags, Settings
-from tfopt.dask.cluster import (
-    POLL_INTERVAL,
-    WORKER_LOST_ERRORS,
-    assign_workers,
-    wait_for_workers,
-    worker_threads,
-)
+from tfopt.dask.cluster import WORKER_LOST_ERRORS
+from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.errors import CheckpointError
-from tfopt.linear_model._solver.execution import MAX_WORKER_LOSSES
+from tfopt.linear_model._solver.block_input import BlockInput, load_block
+from tfopt.linear_model._solver.execution import WorkerLostError
 
 #: Seconds for a scheduler to answer.
 CONNECT_TIMEOUT = 10
@@ -46,7 +42,7 @@ _DEAD = "workers died again and again, or the whole cluster is gone"
 @contextlib.contextmanager
 def connect(
     address: str | None, n_workers: int | None, files: CheckpointFlags
-) -> Iterator[ClusterExecutor]:
+) -> Iterator[Cluster]:
     """Use a cluster within a block; start one, and close it, if there is no address.
 
     A CommandError says that the address is invalid, or that no scheduler answers there.
@@ -63,8 +59,9 @@ def connect(
                 silence_logs=logging.CRITICAL,  # errors are reported in one line
             ) as cluster,
             Client(cluster),
+            Cluster(files) as place,
         ):
-            yield ClusterExecutor(files)
+            yield place
         return
     try:
         # otherwise a failed client would remain the default
@@ -75,70 +72,41 @@ def connect(
         raise CommandError(
             f"{address}: no Dask scheduler answers within {CONNECT_TIMEOUT} s"
         ) from error
-    with silence_logging_cmgr(logging.CRITICAL), client, client.as_current():
-        yield ClusterExecutor(files)
+    with (
+        silence_logging_cmgr(logging.CRITICAL),
+        client,
+        client.as_current(),
+        Cluster(files) as place,
+    ):
+        yield place
 
 
-class ClusterExecutor(Executor):
-    """The workers of the current cluster.
+class Cluster(Place):
+    """The workers of the current cluster."""
 
-    `map` and `broadcast` are lazy; `gather` computes. What a lost worker had is computed again.
-    """
+    is_elsewhere = True
 
     def __init__(self, files: CheckpointFlags) -> None:
-        self._files = files
+        self._files, self._executors = files, contextlib.ExitStack()
 
-    def map(
-        self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
-    ) -> list[Any]:
-        """Return delayed calls of a function, one for each row of the columns."""
-        make = dask.delayed(function)
-        return [make(*each, *shared) for each in zip(*columns, strict=True)]
+    def __enter__(self) -> Cluster:
+        return self
 
-    def broadcast(self, value: Any) -> Any:
-        """Return a delayed value, which is sent once instead of with every block."""
-        return dask.delayed(_identity)(value)
+    def __exit__(self, *error: Any) -> None:
+        self._executors.__exit__(*error)
 
-    def persist(
-        self, function: Callable[..., Any], values: Sequence[Any], shared: Any
-    ) -> list[Any]:
-        """Return futures, each computed on the worker where a fit would place the block.
+    def executor(self) -> DaskExecutor:
+        return self._executors.enter_context(DaskExecutor(get_client()))
 
-        A CommandError says that there are no workers, or that they die repeatedly.
-        """
-        client = get_client()
-        options = {"pure": False, "allow_other_workers": True}
-        with _cluster_errors():
-            for _ in range(MAX_WORKER_LOSSES):
-                locations = assign_workers(wait_for_workers(client), len(values))
-                futures = [
-                    client.submit(function, value, shared, workers=[worker], **options)
-                    for value, worker in zip(values, locations, strict=True)
-                ]
-                if _are_made(futures, locations):
-                    # a later recomputation must not wait for a lost worker
-                    anywhere: dict[str, list[str]] = {future.key: [] for future in futures}
-                    client.sync(client.scheduler.set_restrictions, worker=anywhere)
-                    return futures
-                client.cancel(futures, force=True)
-        raise CommandError(_DEAD)
-
-    def gather(self, values: list[Any]) -> list[Any]:
-        """Return the results of tasks.
-
-        A CommandError says that a task refuses its data, or that workers die repeatedly.
-        """
-        client = get_client()
-        with _large_graphs():  # a model may be large
-            futures = client.compute(values)
-        with _cluster_errors():
-            try:
-                answers: list[Any] = client.gather(futures)
-                return answers
-            except CommandError:
-                for future in futures:  # raise the error of the first one
-                    future.result()
-                raise
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Convert errors of the cluster to one line."""
+        try:
+            yield
+        except (ConnectionError, TimeoutError) as error:
+            raise CommandError(str(error)) from error
+        except (WorkerLostError, *WORKER_LOST_ERRORS) as error:
+            raise CommandError(_DEAD) from error
 
     def fit(
         self,
@@ -147,6 +115,7 @@ class ClusterExecutor(Executor):
         train: Rows,
         classes: tuple[float, ...] | None,
         settings: Settings,
+        lengths: list[int] | None,
     ) -> Any:
         """Fit an estimator of `tfopt.dask`; save it, and take it up, as the flags say."""
         resume = None
@@ -158,16 +127,19 @@ class ClusterExecutor(Executor):
                     "checkpoint": saved.path,
                     "checkpoint_every": self._files.every,
                 }
-        blocks = train.examples(classes, settings.bias_feature)
-        if not train.in_parts:  # the rows of a file are here, and not yet in blocks
-            ends = np.cumsum([0, *(train.block_lengths(settings.blocks) or ())]).tolist()
-            cuts = [*itertools.pairwise(ends)]
-            X, y, weights = (part and [part[0][a:b] for a, b in cuts] for part in blocks)
-        else:
-            X, y, weights = blocks
         estimator = getattr(tfopt.dask, name)(**options)
         goes_on = "; --resume goes on from the last checkpoint" if "checkpoint" in options else ""
+        request = classes, settings.bias_feature
         try:
+            if isinstance(train.blocks, Blocks):
+                return _fit_files(estimator, train.blocks, request, resume)
+            # the rows of a file are here, and not yet in blocks
+            assert lengths is not None
+            cuts = [*itertools.pairwise(np.cumsum([0, *lengths]).tolist())]
+            parts = examples_of(train.blocks[0], *request)
+            X, y, weights = (
+                part if part is None else [part[a:b] for a, b in cuts] for part in parts
+            )
             with _large_graphs():  # tasks carry the data, so that a lost block can be sent again
                 return estimator.fit(X, y, weights, resume=resume)
         except CheckpointError as error:
@@ -184,39 +156,26 @@ class ClusterExecutor(Executor):
             ) from error
 
 
+def _fit_files(estimator: Any, blocks: Blocks, request: tuple[Any, ...], resume: str | None) -> Any:
+    """Fit an estimator to the files that an executor holds."""
+    blocks.are_loaded = False  # the fit changes what the executor holds
+    prepare = _as_input, (blocks.view, request, estimator._has_classes)
+    estimator._fit_held(blocks.executor, blocks.load, blocks.sources, resume, prepare)
+    return estimator
+
+
+def _as_input(loaded: Any, request: tuple[Any, ...]) -> tuple[BlockInput, None]:
+    """Make the first state of a fit of a file that was loaded."""
+    view, arguments, of_classes = request
+    X, y, weights = examples_of(view(loaded), *arguments)
+    return load_block(loaded[0], X, y, weights, None, of_classes), None
+
+
 @contextlib.contextmanager
 def _large_graphs() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         yield
-
-
-@contextlib.contextmanager
-def _cluster_errors() -> Iterator[None]:
-    """Convert errors of the cluster to one line."""
-    try:
-        yield
-    except (ConnectionError, TimeoutError) as error:
-        raise CommandError(str(error)) from error
-    except WORKER_LOST_ERRORS as error:
-        raise CommandError(_DEAD) from error
-
-
-def _are_made(futures: list[Any], locations: list[str]) -> bool:
-    """Wait until all blocks are loaded or one is refused; return False if a worker is lost."""
-    while True:
-        try:
-            wait(futures, timeout=POLL_INTERVAL)
-            return True
-        except TimeoutError:
-            if any(future.status == "error" for future in futures):
-                return True
-            if not {*locations} <= {*worker_threads(get_client())}:
-                return False
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 # ---- checkpoints

@@ -21,6 +21,16 @@ def count(smallest: int, largest: float = math.inf) -> Callable[[str], int]:
     return parse_count
 
 
+def count_or(word: str) -> Callable[[str], int | str]:
+    """Return a converter to positive integers, or a word."""
+
+    def parse(text: str) -> int | str:
+        return text if text == word else count(1)(text)
+
+    parse.__name__ = f"integer, or {word},"
+    return parse
+
+
 def _number(requirement: str, is_met: Callable[[float], bool]) -> Callable[[str], float]:
     """Return a converter to finite numbers that meet a requirement."""
 

@@ -19,7 +19,7 @@ from tfopt.cli.models import write_model
 from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.readers import read_data, rows_of
 from tfopt.cli.report import Progress, note_bad_lines, note_left_out, warn_unconverged
-from tfopt.cli.rows import Executor, examples_of
+from tfopt.cli.rows import Place, examples_of
 from tfopt.core.versions import versions
 from tfopt.linear_model import LinearClassifierCV, LinearRegressorCV
 from tfopt.linear_model.evaluation import Evaluation
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     best = min(lines, key=lambda line: line["loss"])
     if arguments.model:
         settings = arguments.settings.replaced(l2=best["l2"])
-        result = sdca.fit(Executor(), {"train": rows_of(data)}, settings, quiet=True)
+        result = sdca.fit(Place(), {"train": rows_of(data)}, settings, quiet=True)
         write_model(arguments.model, result.model)
     if arguments.json:
         facts = {"command": "cv", "data": arguments.data, "rows": data.labels.size}

@@ -12,6 +12,7 @@ from typing import Any
 from tfopt.cli.converters import (
     class_weights,
     count,
+    count_or,
     non_negative,
     number,
     numbers,
@@ -24,6 +25,7 @@ from tfopt.cli.converters import (
 __all__ = [
     "CERTIFIED",
     "CLASSIFICATION",
+    "FILES",
     "LOSSES",
     "LOSS_OPTIONS",
     "MODELS",
@@ -51,6 +53,8 @@ STREAMS = ("ftrl",)
 STREAM_LOSSES = tuple(loss for loss in LOSSES if loss != "multinomial")
 #: The solvers whose fits can be saved, "auto" on a cluster.
 SAVED = ("auto", *STREAMS)
+#: What says that the files of a folder are the blocks.
+FILES = "files"
 FORMATS = ("libsvm", "csv", "parquet")
 TABLES, CSV, LIBSVM = ("csv", "parquet"), ("csv",), ("libsvm",)
 
@@ -237,8 +241,9 @@ OPTIONS = (
                apart="cluster", solvers=("auto",)),
         Option("--workers", "fit on N processes that are started for it", count(1, 4096), "N",
                apart="cluster", solvers=("auto",)),
-        Option("--blocks", "of rows, fitted side by side", count(1), "N",
-               shown="8 on a cluster, else 1", setting=True, solvers=("auto",)),
+        Option("--blocks", "of rows, fitted side by side; 'files': those of a folder",
+               count_or(FILES), "N", shown="8 on a cluster, else 1", setting=True,
+               solvers=("auto",)),
         Option("--checkpoint-every", "save after every N epochs; ftrl: N blocks", count(1), "N",
                shown="never", solvers=SAVED),
         Option("--checkpoint", "where: a folder or URL; ftrl: a file", metavar="PATH",

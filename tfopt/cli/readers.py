@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tfopt import io
 from tfopt.cli.data import Data, Layout
 from tfopt.cli.files import CommandError, File, file_of, files_in, is_folder
 from tfopt.cli.read_options import ReadOptions
-from tfopt.cli.rows import Executor, Rows, Summary
+from tfopt.cli.rows import Blocks, Place, Rows, Summary
 from tfopt.errors import FileFormatError, InvalidArgumentError
 from tfopt.io.libsvm import Survey, survey_libsvm
 from tfopt.linear_model.encoding import Encoding, make_encoding
@@ -200,16 +201,14 @@ def _errors_of(file: File, options: ReadOptions) -> Iterator[None]:
 # ---- rows in blocks
 
 
-def read_rows(
-    path: str, options: ReadOptions, executor: Executor, like: Layout | None = None
-) -> Rows:
-    """Read a file in this process, or the files of a folder by an executor.
+def read_rows(path: str, options: ReadOptions, place: Place, like: Layout | None = None) -> Rows:
+    """Read a file in this process, or the files of a folder at a place.
 
     Parameters
     ----------
     path, options, like
         See `read_data`.
-    executor : Executor
+    place : Place
 
     Raises
     ------
@@ -217,25 +216,23 @@ def read_rows(
         If there is no file, or one is refused.
     """
     if is_folder(path):
-        return _rows_in_parts(path, files_in(path), options, executor, like)
+        return _rows_of_files(path, files_in(path), options, place, like)
     return rows_of(read_data(path, options, like))
 
 
 def rows_of(data: Data) -> Rows:
-    """Return the rows of a file, as one block in this process."""
+    """Return the rows of a file."""
     summary = _summary_of(data)
     layout = summary.n_features, data.zero_based, data.columns
     more = data.labels, data.n_skipped
-    return Rows(data.name, Executor(), [data], [summary], *layout, *more, in_parts=False)
+    return Rows(data.name, [data], [summary], *layout, *more)
 
 
-def _rows_in_parts(
-    path: str, files: list[File], options: ReadOptions, executor: Executor, like: Layout | None
+def _rows_of_files(
+    path: str, files: list[File], options: ReadOptions, place: Place, like: Layout | None
 ) -> Rows:
-    how = options, like
-    loaded = executor.persist(_load, files, how)
-    calls = executor.map(_distinct, loaded, shared=(options.has_classes,))
-    summaries = executor.gather(calls)
+    loaded = Blocks(place, _load, [(file, options, like) for file in files])
+    summaries = loaded.map(_distinct, options.has_classes)
     n_skipped = sum(summary.n_skipped for summary in summaries)
     columns, labels = _common_columns(files, summaries)
     base = options.zero_based if like is None else like.zero_based
@@ -245,17 +242,20 @@ def _rows_in_parts(
     n_features = max(summary.n_features + base - summary.zero_based for summary in summaries)
     encoding = None
     if columns is not None and like is None:
-
-        def values_of(chosen: list[int]) -> list[Any]:
-            return executor.gather(executor.map(_distinct_values, loaded, shared=(chosen,)))
-
-        encoding = _encoding(path, [each.facts for each in summaries], values_of, options)
+        facts = [each.facts for each in summaries]
+        encoding = _encoding(path, facts, partial(loaded.map, _distinct_values), options)
         n_features = len(encoding.features)
         columns = columns.with_encoding(encoding)
-    shared = base, n_features, columns and columns.classes, encoding
-    blocks = executor.map(_align, loaded, summaries, shared=shared)
-    layout = n_features, base, columns
-    return Rows(path, executor, blocks, summaries, *layout, labels, n_skipped, in_parts=True)
+    loaded.view = partial(
+        _align,
+        summaries=summaries,
+        zero_based=base,
+        n_features=n_features,
+        classes=None if columns is None else columns.classes,
+        encoding=encoding,
+    )
+    blocks = loaded if place.is_elsewhere else loaded.map(_itself)
+    return Rows(path, blocks, summaries, n_features, base, columns, labels, n_skipped)
 
 
 def _common_columns(
@@ -300,17 +300,21 @@ def _encoding(
 # ---- functions of a block
 
 
-def _load(file: File, how: tuple[ReadOptions, Layout | None]) -> tuple[Data, Summary]:
-    data = _read(file, *how)
+#: What is held of a file: its number, its rows as they were read, and their summary.
+_Loaded: TypeAlias = tuple[int, Data, Summary]
+
+
+def _load(number: int, file: File, options: ReadOptions, like: Layout | None) -> _Loaded:
+    data = _read(file, options, like)
     summary = _summary_of(data, data.fingerprint())
     if isinstance(data.features, Table):
-        facts = facts_of(data.features, how[0].scale)
+        facts = facts_of(data.features, options.scale)
         summary = dataclasses.replace(summary, facts=facts)
-    return data, summary
+    return number, data, summary
 
 
-def _distinct_values(loaded: tuple[Data, Summary], columns: list[int]) -> Any:
-    return distinct_values(loaded[0].features, columns)
+def _distinct_values(loaded: _Loaded, columns: list[int]) -> Any:
+    return distinct_values(loaded[1].features, columns)
 
 
 def _summary_of(data: Data, fingerprint: str = "") -> Summary:
@@ -335,14 +339,19 @@ def _classes_of(labels: np.ndarray, has_classes: bool) -> np.ndarray:
     return np.unique(labels) if has_classes else np.empty(0)
 
 
-def _distinct(loaded: tuple[Data, Summary], has_classes: bool) -> Summary:
+def _distinct(loaded: _Loaded, has_classes: bool) -> Summary:
     """Return the summary of a file with its distinct labels, if they are of classes."""
-    return dataclasses.replace(loaded[1], labels=_classes_of(loaded[1].labels, has_classes))
+    _, _, summary = loaded
+    return dataclasses.replace(summary, labels=_classes_of(summary.labels, has_classes))
+
+
+def _itself(data: Data) -> Data:
+    return data
 
 
 def _align(
-    loaded: tuple[Data, Summary],
-    first_summary: Summary,
+    loaded: _Loaded,
+    summaries: list[Summary],
     zero_based: bool,
     n_features: int,
     classes: tuple[str, ...] | None,
@@ -352,8 +361,8 @@ def _align(
 
     A file that has changed is refused: it is read again if a worker is lost.
     """
-    data, summary = loaded
-    if summary != first_summary:
+    number, data, summary = loaded
+    if summary != summaries[number]:
         raise CommandError(f"{data.name}: has changed since it was read first")
     if encoding is not None:
         data = data.with_encoding(encoding)

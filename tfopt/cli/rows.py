@@ -1,10 +1,8 @@
-"""Labelled rows in blocks: of one file, or of the files of a folder.
-
-The blocks are where an executor has them: in this process, or on a cluster.
-"""
+"""Labelled rows of a file, or of the files of a folder, and where they are: here, or elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import math
@@ -17,35 +15,28 @@ from scipy import sparse
 from tfopt import linear_model
 from tfopt.cli.data import Data, Layout, targets
 from tfopt.cli.metrics import evaluated
+from tfopt.cli.options import FILES
 from tfopt.cli.settings import Settings
+from tfopt.linear_model._solver.execution import Executor, ThreadExecutor, recovered
 from tfopt.linear_model._solver.reductions import tree_reduce
 from tfopt.linear_model.evaluation import Evaluation
 from tfopt.linear_model.stored_model import Columns, StoredModel
 from tfopt.linear_model.table_facts import Facts
 
 
-class Executor:
-    """Holds blocks in the memory of this process, applies functions to them, and fits models."""
+class Place:
+    """Where rows are held and models are fitted: this process."""
 
-    def map(
-        self, function: Callable[..., Any], *columns: Sequence[Any], shared: Sequence[Any] = ()
-    ) -> list[Any]:
-        """Apply a function to each row of the columns and the shared arguments."""
-        return [function(*row, *shared) for row in zip(*columns, strict=True)]
+    #: Whether rows of a folder stay where an executor holds them.
+    is_elsewhere = False
 
-    def broadcast(self, value: Any) -> Any:
-        """Return a large value in a form to be shared."""
-        return value
+    def executor(self) -> Executor:
+        """Return an executor for the files of a folder."""
+        return ThreadExecutor()
 
-    def persist(
-        self, function: Callable[..., Any], values: Sequence[Any], shared: Any
-    ) -> list[Any]:
-        """Apply a function to each value and a shared one, once; keep the results in place."""
-        return self.map(function, values, shared=(shared,))
-
-    def gather(self, values: list[Any]) -> list[Any]:
-        """Return the values of blocks."""
-        return values
+    def errors(self) -> contextlib.AbstractContextManager[object]:
+        """Return what converts errors of the place to one line."""
+        return contextlib.nullcontext()
 
     def fit(
         self,
@@ -54,28 +45,85 @@ class Executor:
         train: Rows,
         classes: tuple[float, ...] | None,
         settings: Settings,
+        lengths: list[int] | None,
     ) -> Any:
-        """Return a fitted estimator, given the name of its class and its parameters."""
-        X, y, weights = train.examples(classes, settings.bias_feature)
-        features = X[0]
-        if len(X) > 1:
-            is_sparse = sparse.issparse(features)
-            features = sparse.vstack(X, format="csr") if is_sparse else np.vstack(X)
-        lengths = train.block_lengths(settings.blocks)
+        """Return a fitted estimator, given the name of its class and its parameters.
+
+        `lengths` are the sizes of the blocks to be fitted; None: all rows at once.
+        """
+        parts = train.map(examples_of, classes, settings.bias_feature)
+        features, y, sample_weight = (_joined(column) for column in zip(*parts, strict=True))
         estimator = getattr(linear_model, name)(num_loss_partitions=lengths, n_jobs=-1, **options)
-        sample_weight = None if weights is None else np.concatenate(weights)
         used, n_features = None, features.shape[1]
         if sparse.issparse(features) and features.nnz < n_features and lengths is None:
             # a fit needs memory for each feature, and weights of those that do not occur are 0
             used, columns = np.unique(features.indices, return_inverse=True)
-            parts = features.data, columns, features.indptr
-            features = sparse.csr_matrix(parts, (features.shape[0], max(used.size, 1)))
-        estimator.fit(features, np.concatenate(y), sample_weight)
+            arrays = features.data, columns, features.indptr
+            features = sparse.csr_matrix(arrays, (features.shape[0], max(used.size, 1)))
+        estimator.fit(features, y, sample_weight)
         if used is not None:
             coef = np.atleast_2d(estimator.coef_)
             estimator.coef_ = np.zeros((len(coef), n_features))
             estimator.coef_[:, used] = coef[:, : used.size]
         return estimator
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Return arrays or matrices of successive rows as one; None if all are."""
+    if len(parts) == 1 or parts[0] is None:
+        return parts[0]
+    if sparse.issparse(parts[0]):
+        return sparse.vstack(parts, format="csr")
+    return np.concatenate(parts)
+
+
+class Blocks:
+    """The files of a folder, as blocks of an executor, which a view shows in another form.
+
+    Parameters
+    ----------
+    place : Place
+    load : callable
+        Returns what the executor holds, given a number and a source.
+    sources : list of tuple
+    """
+
+    def __init__(
+        self, place: Place, load: Callable[..., Any], sources: list[tuple[Any, ...]]
+    ) -> None:
+        self.place, self.load, self.sources = place, load, sources
+        self.executor = place.executor()
+        self.view: Callable[[Any], Any] | None = None
+        self.are_loaded = False
+
+    def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Return the values of a function of each block as the view shows it; load lost ones."""
+
+        def attempt() -> list[Any]:
+            if not self.are_loaded:
+                self.executor.persist(self.load, self.sources)
+            self.are_loaded = False
+            values = self.executor.map(_Viewed(self.view, function), arguments)
+            self.are_loaded = True
+            return values
+
+        with self.place.errors():
+            return recovered(attempt)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Viewed:
+    """A function of blocks as a view shows them."""
+
+    view: Callable[[Any], Any] | None
+    function: Callable[..., Any]
+
+    @property
+    def __name__(self) -> str:
+        return self.function.__name__
+
+    def __call__(self, block: Any, arguments: tuple[Any, ...]) -> Any:
+        return self.function(block if self.view is None else self.view(block), *arguments)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,9 +155,8 @@ class Rows:
     ----------
     name : str
         In messages.
-    executor : Executor
-    blocks : list
-        Data as the executor holds them, all with the same `n_features`, `zero_based` and classes.
+    blocks : list of Data, or Blocks
+        All with the same `n_features`, `zero_based` and classes; `Blocks` are on a cluster.
     summaries : list of Summary
         Of each block, as its file has it.
     n_features : int
@@ -120,20 +167,16 @@ class Rows:
         All labels or, of classes in parts, the distinct ones.
     n_skipped : int
         Malformed lines that were left out.
-    in_parts : bool
-        Whether the rows need never be in one place: those of a folder.
     """
 
     name: str
-    executor: Executor
-    blocks: list[Any]
+    blocks: list[Data] | Blocks
     summaries: list[Summary]
     n_features: int
     zero_based: bool
     columns: Columns | None
     labels: np.ndarray
     n_skipped: int
-    in_parts: bool
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -153,43 +196,35 @@ class Rows:
     def layout(self) -> Layout:
         return Layout(self.zero_based, self.columns)
 
+    def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Return the values of a function of each block, wherever it is."""
+        if isinstance(self.blocks, Blocks):
+            return self.blocks.map(function, *arguments)
+        return [function(data, *arguments) for data in self.blocks]
+
     def fingerprint(self) -> str:
         """Return a hash of the data, without names and line numbers."""
-        parts = self.executor.gather(self.executor.map(Data.fingerprint, self.blocks))
-        return hashlib.sha256("".join(parts).encode()).hexdigest()
+        return hashlib.sha256("".join(self.map(Data.fingerprint)).encode()).hexdigest()
 
-    def examples(
-        self, classes: tuple[float, ...] | None, bias: float | None
-    ) -> tuple[list[Any], list[Any], list[Any] | None]:
-        """Return features, targets and weights in blocks; unless `bias` is None, add that feature.
+    def block_lengths(self, blocks: int | str | None) -> list[int] | None:
+        """Return the sizes of the blocks to be fitted, given the option; None: no blocks.
 
-        See `tfopt.cli.data.targets`.
+        Rows on a cluster are in blocks already. Otherwise sizes differ by at most 1, larger ones
+        first, and none is 0; unless the files are to be the blocks.
         """
-        parts = self.executor.map(examples_of, self.blocks, shared=(classes, bias))
-        X, y, weights = ([part[k] for part in parts] for k in range(3))
-        return X, y, weights if self.summaries[0].is_weighted else None
-
-    def block_lengths(self, n_blocks: int | None) -> list[int] | None:
-        """Return the sizes of the blocks to be fitted; None: no blocks.
-
-        Rows in parts are in blocks already. Otherwise sizes differ by at most 1, larger ones first,
-        and none is 0.
-        """
-        if self.in_parts:
+        if isinstance(self.blocks, Blocks) or blocks == FILES:
             return list(self.lengths)
-        if n_blocks is None:
+        if blocks is None:
             return None
-        of_each, more = divmod(self.n_rows, n_blocks)
-        return [of_each + (k < more) for k in range(min(n_blocks, self.n_rows))]
+        of_each, more = divmod(self.n_rows, int(blocks))
+        return [of_each + (k < more) for k in range(min(int(blocks), self.n_rows))]
 
     def evaluate(self, model: StoredModel) -> tuple[float, dict[str, float | None]]:
         """Return the mean loss and the scores of a model.
 
         If the loss is not finite, there are no scores.
         """
-        shared = (self.executor.broadcast(model),)
-        calls = self.executor.map(evaluated, self.blocks, shared=shared)
-        found: Evaluation = tree_reduce(self.executor.gather(calls))
+        found: Evaluation = tree_reduce(self.map(evaluated, model))
         return found.loss, found.scores() if math.isfinite(found.loss) else {}
 
 

@@ -19,7 +19,7 @@ from tfopt.cli.report import (
     Result,
     note_model_size,
 )
-from tfopt.cli.rows import Executor, Rows
+from tfopt.cli.rows import Place, Rows
 from tfopt.cli.settings import Settings
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
@@ -45,11 +45,12 @@ class _Way:
         return self._done - before
 
 
-def fit(executor: Executor, parts: dict[str, Rows], settings: Settings, quiet: bool) -> Result:
+def fit(place: Place, parts: dict[str, Rows], settings: Settings, quiet: bool) -> Result:
     """Fit a model to the part "train", and score it on all parts; the result has a certificate."""
     train = parts["train"]
-    if train.in_parts:
-        settings = settings.replaced(blocks=len(train.lengths))
+    lengths = train.block_lengths(settings.blocks)
+    if lengths == list(train.lengths):
+        settings = settings.replaced(blocks=len(lengths))
     classes = None
     if settings.loss in CLASSIFICATION:
         classes = find_classes(train.name, train.labels, settings.loss)
@@ -88,7 +89,7 @@ def fit(executor: Executor, parts: dict[str, Rows], settings: Settings, quiet: b
             options["solver"] = settings.solver
         name = "SDCARegressor" if classes is None else "SDCAClassifier"
         try:
-            estimator = executor.fit(name, options, train, classes, settings)
+            estimator = place.fit(name, options, train, classes, settings, lengths)
             check_labels(estimator, labels)
         except ValueError as error:
             raise CommandError(f"{train.name}: {error}") from error

@@ -20,7 +20,7 @@ class Settings(SimpleNamespace):
     """
 
     #: Of solvers that fit no blocks, and of data that are not hashed; of losses of numbers.
-    blocks: int | None = None
+    blocks: int | str | None = None
     hash: int | None = None
     class_weight: str | None = None
 

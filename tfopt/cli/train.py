@@ -7,11 +7,10 @@ import contextlib
 import dataclasses
 import importlib
 from pathlib import Path
-from typing import Any
 
 from tfopt.cli.files import CommandError, check_outside, check_writable, is_folder, print_json
 from tfopt.cli.models import write_model
-from tfopt.cli.options import STREAMS
+from tfopt.cli.options import FILES, STREAMS
 from tfopt.cli.readers import read_rows
 from tfopt.cli.report import (
     Result,
@@ -22,7 +21,7 @@ from tfopt.cli.report import (
     train_facts,
     warn_unconverged,
 )
-from tfopt.cli.rows import Executor, Rows
+from tfopt.cli.rows import Place, Rows
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -30,10 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, files = arguments.settings, arguments.checkpoints
     paths = {"train": arguments.data, "test": arguments.test}
     inputs = [path for path in paths.values() if path]
-    if arguments.blocks is not None and is_folder(arguments.data):
-        raise CommandError(
-            f"{arguments.data}: is a folder, whose files are the blocks: leave out --blocks"
-        )
+    _check_blocks(arguments)
     is_stream = settings.solver in STREAMS
     if is_stream and is_folder(arguments.data):
         raise CommandError(f"{arguments.data}: is a folder, and --solver ftrl reads a file")
@@ -51,9 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from tfopt.cli import sdca  # loaded if needed only
 
-        with _executor(arguments) as executor:
-            parts = _read_parts(paths, arguments, executor)
-            result = sdca.fit(executor, parts, settings, arguments.quiet)
+        with _place(arguments) as place:
+            parts = _read_parts(paths, arguments, place)
+            result = sdca.fit(place, parts, settings, arguments.quiet)
     write_model(arguments.model, result.model)
     if files.wanted:  # the run is done
         _remove(files.path, is_stream)
@@ -81,7 +77,7 @@ def _learn_stream(arguments: argparse.Namespace) -> Result:
     result, layout = stream.fit(arguments.data, arguments.reading, settings, files)
     if not arguments.test:
         return result
-    rows = read_rows(arguments.test, arguments.reading, Executor(), layout)
+    rows = read_rows(arguments.test, arguments.reading, Place(), layout)
     loss, scores = rows.evaluate(result.model)
     return dataclasses.replace(
         result,
@@ -106,22 +102,33 @@ def _is_onnx(path: str) -> bool:
     return path.lower().endswith(".onnx")
 
 
-def _executor(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[Executor]:
+def _check_blocks(arguments: argparse.Namespace) -> None:
+    """Refuse blocks that do not go with a folder, or with a file."""
+    name, blocks = arguments.data, arguments.blocks
+    if blocks == FILES and not is_folder(name):
+        raise CommandError(f"{name}: is no folder, whose files could be blocks: give --blocks N")
+    if blocks not in (None, FILES) and arguments.on_cluster and is_folder(name):
+        raise CommandError(
+            f"{name}: is a folder, whose files are the blocks on a cluster: leave out --blocks"
+        )
+
+
+def _place(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[Place]:
     """Return what holds the rows and fits them: this process, or a cluster."""
     if not arguments.on_cluster:
-        return contextlib.nullcontext(Executor())
+        return contextlib.nullcontext(Place())
     from tfopt.cli import cluster  # loaded if needed only
 
     return cluster.connect(arguments.dask, arguments.workers, arguments.checkpoints)
 
 
 def _read_parts(
-    paths: dict[str, str | None], arguments: argparse.Namespace, executor: Any
+    paths: dict[str, str | None], arguments: argparse.Namespace, place: Place
 ) -> dict[str, Rows]:
     """Read the data: "train", and perhaps "test"."""
     parts: dict[str, Rows] = {}
     for part, path in paths.items():
         if path:
             like = parts["train"].layout if parts else None
-            parts[part] = read_rows(path, arguments.reading, executor, like)
+            parts[part] = read_rows(path, arguments.reading, place, like)
     return parts

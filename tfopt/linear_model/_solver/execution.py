@@ -50,7 +50,7 @@ def recovered(attempt: Callable[[], _T], reached: Callable[[], int] = lambda: 0)
 
     Raises
     ------
-    RuntimeError
+    WorkerLostError
         If workers are lost `MAX_WORKER_LOSSES` times without progress.
     """
     n_losses, furthest = 0, reached()
@@ -61,7 +61,7 @@ def recovered(attempt: Callable[[], _T], reached: Callable[[], int] = lambda: 0)
             n_losses = 1 if reached() > furthest else n_losses + 1
             furthest = max(furthest, reached())
             if n_losses == MAX_WORKER_LOSSES:
-                raise RuntimeError(
+                raise WorkerLostError(
                     f"workers were lost {n_losses} times in or before epoch {furthest + 1}: {error}"
                 ) from error
 
