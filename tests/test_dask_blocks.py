@@ -207,6 +207,7 @@ def test_a_broken_matrix_is_refused_and_kills_nobody(
 EMPTY = [X[:0]] * 2
 WEIGHTLESS = "sample_weight must not be zero for all samples"
 NO_ROWS = "Found array with 0 sample"
+NO_SAMPLES = "all blocks are empty: a fit needs samples"
 ONE_CLASS = "at least 2 classes"
 
 
@@ -228,7 +229,7 @@ def test_a_refused_fit_leaves_the_last_one(client: Client, kind: type) -> None:
     rows, others = parts(X, 40), np.where(y, "yes", "no") if of_classes else targets
     refused: list[tuple[Any, Any, Any, str]] = [
         (rows, parts(others, 40), parts(np.zeros(80), 40), WEIGHTLESS),
-        (EMPTY, [others[:0]] * 2, None, NO_ROWS if in_turns else WEIGHTLESS),
+        (EMPTY, [others[:0]] * 2, None, NO_ROWS if in_turns else NO_SAMPLES),
         ([], [], None, "there are no blocks"),
     ]
     if of_classes:

@@ -199,5 +199,5 @@ def test_a_fit_goes_back_if_the_worker_of_a_block_leaves(
         assert fitted(ours) == alone()
     assert told[-5:] == [1, 2, 3, 4, 5]
     assert told[:-5] == [1, 2, 3, 4, 5][: len(told) - 5] != []
-    # what Dask has copied is not read again
-    assert (len(made) > len(ROWS)) == (age is None)
+    if age is not None:  # what Dask has copied is not read again
+        assert len(made) == len(ROWS)

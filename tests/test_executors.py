@@ -88,7 +88,9 @@ def test_what_an_executor_refuses(executor: Executor) -> None:
 
 def test_processes_of_mpi(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py", reason="mpi4py is not installed")
-    start = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}/usr/bin")
+    start = shutil.which(
+        "mpiexec", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    )
     if start is None:
         pytest.skip("there is no mpiexec")
     program = [sys.executable, "-m", "mpi4py", str(TESTS / "executor_cases.py")]

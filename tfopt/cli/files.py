@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
 from tfopt.core.atomic_write import replacing
-from tfopt.core.hidden_files import is_hidden
+from tfopt.core.hidden_files import is_hidden, shown_files
 from tfopt.errors import FileFormatError
 from tfopt.printable import printable
 
@@ -149,8 +149,7 @@ def _raise(error: OSError) -> NoReturn:
 
 def _files_at_url(folder: str) -> dict[str, str]:
     with _filesystem(folder) as (fs, root):
-        found_paths = [path for path in fs.find(root) if not path.endswith("/")]
-        return {path[len(root) :].lstrip("/"): fs.unstrip_protocol(path) for path in found_paths}
+        return shown_files(fs, root)
 
 
 @contextlib.contextmanager

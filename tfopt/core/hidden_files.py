@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["is_hidden"]
+from typing import Any
+
+__all__ = ["is_hidden", "shown_files"]
 
 
 def is_hidden(inside: str) -> bool:
@@ -16,3 +18,21 @@ def is_hidden(inside: str) -> bool:
         The path relative to the folder, separated by ``/``.
     """
     return any(part.startswith((".", "_")) for part in inside.split("/"))
+
+
+def shown_files(fs: Any, folder: str) -> dict[str, str]:
+    """Return the URLs of all files in a folder that are not hidden, by relative names, sorted.
+
+    Parameters
+    ----------
+    fs : fsspec file system
+    folder : str
+        Its path there.
+    """
+    paths = (path for path in fs.find(folder) if not path.endswith("/"))
+    found = {path[len(folder) :].lstrip("/"): path for path in paths}
+    return {
+        inside: fs.unstrip_protocol(path)
+        for inside, path in sorted(found.items())
+        if not is_hidden(inside)
+    }

@@ -9,7 +9,7 @@ import dask
 import fsspec
 
 from tfopt import io
-from tfopt.core.hidden_files import is_hidden
+from tfopt.core.hidden_files import shown_files
 
 __all__ = ["as_blocks", "is_collection", "read_libsvm"]
 
@@ -123,11 +123,9 @@ def read_libsvm(
     """
     if isinstance(paths, str):
         fs, folder = fsspec.url_to_fs(paths)
-        names = [folder]
-        if fs.isdir(folder):
-            file_names = (name for name in fs.find(folder) if not name.endswith("/"))
-            names = sorted(n for n in file_names if not is_hidden(n[len(folder) :].lstrip("/")))
-        paths = [fs.unstrip_protocol(name) for name in names]
+        is_folder = fs.isdir(folder)
+        found = shown_files(fs, folder).values() if is_folder else [fs.unstrip_protocol(folder)]
+        paths = list(found)
     if not paths:
         raise FileNotFoundError("there are no files to read")
     pairs = [dask.delayed(_read, nout=2)(path, n_features, zero_based) for path in paths]

@@ -80,8 +80,9 @@ class DaskExecutor(Executor):
         threads = wait_for_workers(self.client)
         assigned = assign_workers(threads, self.n_blocks)
         holders = self._holders() if self._blocks else {}
-        # tasks of the others would wait for their workers for ever
-        self.client.cancel([b for b in self._blocks if b.key not in holders], force=True)
+        lost = [block for block in self._blocks if block.key not in holders]
+        if lost:  # their tasks would wait for their workers for ever
+            self.client.cancel(lost, force=True)
         kept = {k: block for k, block in enumerate(self._blocks) if block.key in holders}
         self._blocks, self._workers = [], []
         for number, source in enumerate(sources):
