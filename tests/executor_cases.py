@@ -141,6 +141,18 @@ def failing(block: Any, request: Any) -> Any:
     return block, 1
 
 
+class OddError(Exception):
+    """An error that pickle cannot load again."""
+
+    def __init__(self, what: str, *, where: int) -> None:
+        super().__init__(f"{what} in block {where}")
+
+
+def odd(block: Any, request: Any) -> Any:
+    """A round that fails with an odd error."""
+    raise OddError("trouble", where=block)
+
+
 def deadly(block: Any, request: Any) -> Any:
     """A round that ends the process."""
     os._exit(3)
@@ -170,6 +182,12 @@ def check_refusals(executor: Any) -> None:
         executor.map_reduce(failing, 3)
     except KeyError as error:
         assert error.args == ("block 3",)
+    else:
+        raise AssertionError("it was not refused")
+    try:
+        executor.map_reduce(odd, None)
+    except Exception as error:
+        assert str(error).endswith("trouble in block 0"), error
     else:
         raise AssertionError("it was not refused")
     loaded = [partial(made, CASES[0], k) for k in range(len(ROWS))]

@@ -31,7 +31,8 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
         ``ObjectRef`` of Ray's, for instance. X is an array, a data frame or a sparse matrix;
         float64 and float32, C-ordered or CSR, are not converted.
     executor : Executor, optional
-        Threads of this process by default. It can be used again, for another fit.
+        Threads of this process by default. It holds the blocks until it is used for another fit or
+        its ``with`` block ends, and is for one fit at a time.
 
     Returns
     -------

@@ -159,6 +159,7 @@ class BlockHolder:
 
     def load(self, sources: Mapping[int, tuple[Any, ...]], function: Callable[..., Any]) -> None:
         """Make blocks of sources, by number."""
+        self._blocks = {}  # before others need memory
         self._blocks = {number: function(number, *source) for number, source in sources.items()}
 
     def advance(
@@ -193,11 +194,19 @@ class BlockHolder:
 
 
 def answered(function: Callable[[], Any]) -> bytes:
-    """Return, pickled, whether a function succeeded, and what it returned or raised."""
+    """Return, pickled, whether a function succeeded, and what it returned or raised.
+
+    Of an error that cannot be pickled, or not be loaded again, the text is returned.
+    """
     try:
         return pickle.dumps((True, function()), protocol=5)
     except Exception as error:
-        return pickle.dumps((False, error))
+        try:
+            answer = pickle.dumps((False, error))
+            pickle.loads(answer)
+        except Exception:
+            answer = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+        return answer
 
 
 def root_of(parts: Sequence[Nodes], n_places: int) -> Any:
