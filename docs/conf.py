@@ -70,7 +70,7 @@ default_role = "autolink"  # names of objects in docstrings, and emphasis of all
 nitpicky = True
 nitpick_ignore_regex = [
     # Other libraries: their inventories would have to be fetched.
-    (r"py:.*", r"(np|numpy|collections|contextlib|distributed|enum|os|threading|typing)\..*"),
+    (r"py:.*", r"(np|numpy|abc|collections|contextlib|distributed|enum|os|threading|typing)\..*"),
     # Base classes and types in annotations that are not public, so that they have no page.
     (r"py:class", r"(Array|Call|Constraints|Write)"),
     (r"py:class", r"tfopt\.raw_ops\.V"),
