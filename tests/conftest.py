@@ -140,6 +140,17 @@ def pytest_collection() -> Generator[None, object, object]:
     return collected
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _survivors_exempt() -> Generator[None]:
+    """Exempt from garbage collection what outlives the tests of a file, too.
+
+    A test that collects garbage would search all that the tests before it have left, for a second.
+    """
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Fail a test that counts its cases if it passes without any."""
