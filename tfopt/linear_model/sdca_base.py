@@ -20,6 +20,7 @@ from tfopt.linear_model._solver.block_fit import (
 )
 from tfopt.linear_model._solver.block_input import BlockInput
 from tfopt.linear_model._solver.centering import centering_shift
+from tfopt.linear_model._solver.coordinates import pays
 from tfopt.linear_model._solver.execution import Executor, ThreadExecutor
 from tfopt.linear_model._solver.objective import (
     InitialPoint,
@@ -59,17 +60,21 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         polishes: bool = True,
     ) -> Plan:
         """Return how to fit; without `mean_square`, that of rows, no strong l2 is relied on."""
-        wanted = Wanted(
+        wanted = self._wanted(n_problems, mean_square)
+        return make_plan(objective, wanted._replace(polishes=wanted.polishes and polishes))
+
+    def _wanted(self, n_problems: int, mean_square: Callable[[], float] | None) -> Wanted:
+        """Return what the options ask of a plan."""
+        return Wanted(
             solver=self.solver,
             adaptive=bool(self.adaptive),
             n_partitions=self.num_loss_partitions,
             n_problems=n_problems,
             tol=self._tol,
-            polishes=self.tol is None and polishes,
+            polishes=self.tol is None,
             is_warm=self._is_warm,
             mean_square=mean_square,
         )
-        return make_plan(objective, wanted)
 
     def _initial_point(
         self, data: TrainingData, objective: Objective, last: WarmStart | None, k: int
@@ -191,10 +196,18 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         start = partial(self._initial_point, data, objective, self._warm_start(data))
         if not objective.is_penalized:
             return self._solved_unpenalized(data, objective, start)
-        plan = self._plan(objective, data.n_problems, lambda: data.mean_square)
+        wanted = self._wanted(data.n_problems, lambda: data.mean_square)
         with self._solver_options() as options:
             duals = np.empty((data.n_problems if self.keep_duals else 0, data.X_shape[0]))
-            results = solve_all(objective, start, data.n_problems, options, plan, workers, duals)
+            results = None
+            if pays(objective, wanted) and data.row_space.is_exact:
+                space = data.row_space
+                results = space.solve_all(objective, start, options, wanted, workers, duals)
+            if results is None:
+                plan = make_plan(objective, wanted)
+                results = solve_all(
+                    objective, start, data.n_problems, options, plan, workers, duals
+                )
         return BlockFit(results, duals, data.shift, (len(data.weights),))
 
     def _solved_unpenalized(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tfopt.kernels.sdca import visits
+from tfopt.linear_model._solver.coordinates import RowSpace
 from tfopt.linear_model._solver.objective import Rows
 
 __all__ = ["TrainingData", "WarmStart"]
@@ -54,6 +55,11 @@ class TrainingData:
     def squared_norms(self) -> np.ndarray:
         """Those of the rows, which only visits need."""
         return visits.squared_norms(self.rows[0], self.rows[2], self.rows[3])
+
+    @functools.cached_property
+    def row_space(self) -> RowSpace:
+        """Coordinates of the rows, which serve all penalties."""
+        return RowSpace(self.rows, self.n_threads)
 
     @property
     def mean_square(self) -> float:
