@@ -136,7 +136,7 @@ class Centre:
 
 @dataclasses.dataclass(frozen=True)
 class Choose:
-    """Leaves out rows far from their corners, after a share of the last step.
+    """Leaves out rows far from the corner of their loss, which has one, after a share of a step.
 
     Those are the rows whose residuals are longer than any prediction has moved since rows were
     last chosen, and than the length of that time, shortened: the dual variables become the ends of
@@ -160,13 +160,13 @@ class Choose:
     def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
         examples, last = state.examples, state
         weight, y, n_rows = examples["weight"], examples["y"], len(examples)
-        corners, z = objective.phi.corners(y), state.wx + self.bias
-        residual = _residuals(objective, state, self.bias).reshape(len(corners), -1)
+        (_, low, high), z = objective.phi.corners(y)[0], state.wx + self.bias
+        residual = _residuals(objective, state, self.bias)
         counts, moved = weight > 0, np.abs(z - state.seen)
         reach = 0.0
         if self.shortened > 0:
             reach = max(float(moved[counts].max(initial=0.0)), self.shortened * state.reach)
-        is_near, near = counts & (np.abs(residual).min(axis=0) <= reach), None
+        is_near, near = counts & (np.abs(residual) <= reach), None
         if reach > 0 and 0 < is_near.sum() <= n_rows // 2:
             at, duals = np.flatnonzero(is_near), np.zeros(n_rows)
             far = counts & ~is_near
@@ -176,10 +176,8 @@ class Choose:
             near = Near(at, rows_at(objective, at), duals, far_sums, losses)
         else:
             at = np.arange(n_rows)
-        low, high = (_joined(corner[end][at] for corner in corners) for end in (1, 2))
-        weight = _repeated(objective, weight[at])
-        fields = centred(weight, residual[:, at].ravel(), low, high, self.mu)
-        _keep(fields, at, last, self.share, len(corners))
+        fields = centred(weight[at], residual[at], low[at], high[at], self.mu)
+        _keep(fields, at, last, self.share)
         state = state._replace(interior=fields, near=near, seen=z, reach=reach)
         return state, _centre_of(objective, state)
 
@@ -223,16 +221,14 @@ class Centred:
         return Centred(*(one + another for one, another in pairs))
 
 
-def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float, n_corners: int) -> None:
+def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float) -> None:
     """Write to the fields of rows those that they had last, after a share of the last step."""
     before = last.interior.copy()
     interior_point.advance(before, share)
-    n, n_before = at.size, before.shape[1] // n_corners
-    numbers = np.arange(n_before) if last.near is None else last.near.at
-    place = np.minimum(np.searchsorted(numbers, at), n_before - 1)
+    numbers = np.arange(before.shape[1]) if last.near is None else last.near.at
+    place = np.minimum(np.searchsorted(numbers, at), numbers.size - 1)
     kept = np.flatnonzero(numbers[place] == at)
-    for corner in range(n_corners):
-        fields[:, kept + corner * n] = before[:, place[kept] + corner * n_before]
+    fields[:, kept] = before[:, place[kept]]
 
 
 @dataclasses.dataclass(frozen=True)

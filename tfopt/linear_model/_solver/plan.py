@@ -39,8 +39,8 @@ MOST_CERTAIN_WEIGHTS, UNCERTAINTY = 512, 8.0
 #: With at least as many rows as weights conjugate gradients are as fast as is counted on: they take
 #: over at once if epochs are expected to take more than so many times as long.
 DOUBT = 2.0
-#: From so many rows on the interior-point method leaves out some, which lessens its work to about
-#: this share of that of all rows.
+#: From so many rows on the interior-point method leaves out some of classes, which lessens its work
+#: to about this share of that of all rows. Numbers have theirs near the corners of the losses.
 MANY_ROWS, SHARE_OF_MANY = 4096, 0.6
 #: Before it come so many epochs, with many rows and with few, if they are less than this share of
 #: its work with all rows: they tell whether more of them will do, and it begins where they lead.
@@ -246,6 +246,7 @@ def _interior(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
     epoch, whole = work.epoch_work(objective), work.interior_work(objective)
     polishing = int(work.CHEAP / epoch)
     leaves_out = work.n_rows(objective) >= MANY_ROWS and not Step.applies(objective)
+    leaves_out = leaves_out and objective.phi.is_classification
     n_first = EPOCHS_BEFORE if leaves_out else EPOCHS_BEFORE_FEW
     epochs_first = epoch * n_first <= SHARE_BEFORE * whole
     if leaves_out:
