@@ -255,7 +255,7 @@ GOOD: dict[str, Any] = {
         {"t_": 0, "_averaged": 0}, {"a": 1},
     ],
     "text.hashing.hash_columns": lambda: [
-        np.arange(5), np.ones(5), 4, np.zeros(5, np.int32),
+        np.arange(5), 4, np.zeros(5, np.int32), np.zeros(5, np.int8),
     ],
     "text.libsvm.survey": lambda: [np.frombuffer(b"1 1:2.5\n-1 3:1", np.uint8), 9],
     "text.libsvm.parse": lambda: [np.frombuffer(b"1 1:2.5\n-1 3:1", np.uint8), True, 1, 9, True],

@@ -51,9 +51,9 @@ def test_the_ends_of_64_bits() -> None:
     columns = np.array([-(2**63), -1, 2**63 - 1])
     names = [[(str(column), 1.0)] for column in columns]
     expected = FeatureHasher(1000, input_type="pair").transform(names)
-    values, hashed = np.ones(3), np.zeros(3, np.int32)
-    hash_columns(columns, values, 1000, hashed)
-    np.testing.assert_array_equal(values, expected.data)
+    signs, hashed = np.zeros(3, np.int8), np.zeros(3, np.int32)
+    hash_columns(columns, 1000, hashed, signs)
+    np.testing.assert_array_equal(signs, expected.data)
     np.testing.assert_array_equal(hashed, expected.indices)
 
 
@@ -105,7 +105,7 @@ def test_an_index_out_of_bounds() -> None:
 
 @pytest.mark.parametrize(("n", "n_features", "m"), [(3, 0, 3), (2, 4, 3), (3, 4, 2)])
 def test_arrays_that_do_not_fit(n: int, n_features: int, m: int) -> None:
-    values, hashed = np.ones(n), np.full(m, 9, np.int32)
+    signs, hashed = np.ones(n, np.int8), np.full(m, 9, np.int32)
     with pytest.raises(InvalidArgumentError):
-        hash_columns(np.arange(3), values, n_features, hashed)
-    assert (values == 1).all() and (hashed == 9).all()
+        hash_columns(np.arange(3), n_features, hashed, signs)
+    assert (signs == 1).all() and (hashed == 9).all()

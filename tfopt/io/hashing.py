@@ -63,8 +63,9 @@ def hash_features(X: Any, n_features: int) -> Any:
     csr.check_csr(X.data, X.indices, ends, X.shape, "X")
     # what lies behind the last row's end belongs to none
     values = X.data[: ends[-1]].astype(np.float32 if X.dtype == np.float32 else np.float64)
-    columns = np.empty(values.size, np.int32)
-    hash_columns(np.ascontiguousarray(X.indices[: values.size]), values, n_features, columns)
+    columns, signs = np.empty(values.size, np.int32), np.empty(values.size, np.int8)
+    hash_columns(np.ascontiguousarray(X.indices[: values.size]), n_features, columns, signs)
+    values *= signs
     hashed = sparse.csr_matrix((values, columns, ends), (X.shape[0], n_features))
     hashed.eliminate_zeros()
     hashed.sum_duplicates()
