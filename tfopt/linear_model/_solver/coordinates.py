@@ -67,7 +67,7 @@ class RowSpace:
     rows : tuple of ndarray
         In coordinates: L, shape (n_rows, n_rows).
     is_exact : bool
-        Whether they are those of the rows, but for rounding.
+        Whether they are those of the rows, but for rounding; not if all features are 0.
     """
 
     def __init__(self, rows: Rows, threads: int) -> None:
@@ -76,7 +76,7 @@ class RowSpace:
         share = ROUNDING * n
         for _ in range(MOST_RAISES):
             self._factor = products.copy()
-            np.einsum("ii->i", self._factor)[:] = diagonal + (share * diagonal.max() or 1.0)
+            np.einsum("ii->i", self._factor)[:] = diagonal + share * diagonal.max()
             self.is_exact = second_order.solve(self._factor, np.zeros(n), least_pivot=0.0)
             if self.is_exact:
                 break
