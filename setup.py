@@ -46,6 +46,8 @@ SMALLEST = frozenset(
         "arrays/coerce",
         "platform/locking",
         "platform/runtime",
+        "sdca/blocks",
+        "sdca/feature_groups",
         "sdca/fingerprint_table",
         "update/adjustments",
         "update/commit",
