@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.loss_record import PointwiseLoss
 
@@ -36,7 +38,8 @@ class LossChoice:
         own = self._phi.option
         for name, default in self._PARAMETERS.items():
             value = getattr(self, name)
-            if value != default and (own is None or own.name != name):
+            is_given = np.ndim(value) > 0 or value != default
+            if is_given and (own is None or own.name != name):
                 losses = [
                     name_of_loss
                     for name_of_loss, loss in self._LOSSES.items()

@@ -32,6 +32,8 @@ class LossOption:
         It must be above the one and below the other.
     from_low : bool
         Whether it may be the lower one, too.
+    may_be_several : bool
+        Whether a regressor fits a model for each of several values.
     """
 
     name: str
@@ -39,6 +41,7 @@ class LossOption:
     low: float = 0.0
     high: float = math.inf
     from_low: bool = False
+    may_be_several: bool = False
 
     def checked(self, value: Any) -> float:
         """Return a value, or the default for None; raise ValueError for others."""

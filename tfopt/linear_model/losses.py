@@ -215,7 +215,7 @@ class _Cornered(_Distance):
 class Quantile(_Cornered):
     """q * (y - z) if that is positive, else (q - 1) * (y - z)"""
 
-    name, option = "quantile", LossOption("quantile", 0.5, high=1.0)
+    name, option = "quantile", LossOption("quantile", 0.5, high=1.0, may_be_several=True)
 
     def __init__(self, q: float = 0.5) -> None:
         self.low, self.high = q - 1, q

@@ -15,6 +15,7 @@ from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CHOLESKY
 from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.predictions import LinearRegressorMixin
+from tfopt.linear_model.quantiles import QuantilesMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.training_data import TrainingData
 from tfopt.linear_model.validation import check_total, check_weights
@@ -22,7 +23,7 @@ from tfopt.linear_model.validation import check_total, check_weights
 __all__ = ["LinearRegressor", "SDCARegressor"]
 
 
-class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
+class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
     r"""Linear regression of the mean, of counts or of a quantile, with a certified duality gap.
 
     Minimizes, over w and b,
@@ -63,8 +64,10 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         The distance from the label beyond which "huber" is linear, above 0 and by default 1.35; or
         up to which "epsilon_insensitive" and its square are 0, by default 0.1. Other losses have
         none.
-    quantile : float, default=0.5
-        q, between 0 and 1. Other losses have none.
+    quantile : float or sequence of float, default=0.5
+        q, between 0 and 1. Other losses have none. For several, in ascending order, a model is
+        fitted for each by itself: `coef_` and the other attributes have a row for each, and
+        `predict` returns as many columns.
     power : float, default=1.5
         p of "tweedie": above 1, that of "poisson", and below 2, that of "gamma".
     fit_intercept, solver, adaptive, num_loss_partitions, max_iter, max_time, tol, n_jobs
@@ -125,7 +128,7 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         l2: float | None = None,
         C: float | None = None,
         epsilon: float | None = None,
-        quantile: float = 0.5,
+        quantile: float | Sequence[float] = 0.5,
         power: float = 1.5,
         fit_intercept: bool = True,
         solver: str = "auto",
@@ -183,6 +186,9 @@ class LinearRegressor(LinearRegressorMixin, SDCAEstimator):
         LinearRegressor
         """
         with self._all_or_nothing():
+            if (values := self._several()) is not None:
+                self._fit_several(values, X, y, sample_weight, offset)
+                return self
             X, y, weights = self._checked(X, y, sample_weight)
             y, weights, factor = self._without_offset(X, y, weights, offset)
             scales = np.ndim(factor) > 0

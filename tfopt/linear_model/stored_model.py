@@ -174,6 +174,12 @@ def stored_model_of(estimator: Any) -> StoredModel:
             "has a coefficient for each column of X, and not how names are hashed; pickle the "
             "estimator instead"
         )
+    option = LOSSES[getattr(estimator, "loss", "logistic")].option
+    if option is not None and np.ndim(getattr(estimator, option.name, 0)) > 0:
+        raise InvalidArgumentError(
+            f"a model of several values of {option.name} cannot be stored: a file has one; pickle "
+            "the estimator instead, or store a model of each"
+        )
     # in C order, so that equal models give equal files
     weights = np.atleast_2d(np.array(estimator._dense_coef(), dtype=np.float64, order="C"))
     bias = np.array(estimator.intercept_, dtype=np.float64).reshape(-1)
