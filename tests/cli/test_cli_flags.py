@@ -16,9 +16,10 @@ VALUES = {
     "--test": "test.svm",
     "--format": "csv",
     "--label": "y",
-    "--weight": "w",
+    "--weight": "w.txt",
     "--on-bad-line": "skip",
     "--solver": "sdca",
+    "--offset": "w.txt",
     "--loss": "squared",
     "--epsilon": "0.3",
     "--quantile": "0.3",
@@ -96,6 +97,8 @@ def data(folder):
         text = "".join(f"{label} {row}\n" for label, row in zip(y, rows, strict=True))
         (folder / name).write_text(text)
     (folder / "bad.svm").write_text(text + "1 1:x\n")
+    numbers = random.uniform(0.5, 2, 40)
+    (folder / "w.txt").write_text("".join(f"{number!r}\n" for number in numbers.tolist()))
     return folder
 
 
@@ -129,10 +132,11 @@ def test_every_flag_has_an_effect_or_is_refused(cli, data, solver):
 
 #: The other commands: the arguments of a plain call, and values of the flags.
 READING = {
+    "--offset": "w.txt",
     "--sep": ";",
     "--format": "csv",
     "--label": "y",
-    "--weight": "w",
+    "--weight": "w.txt",
     "--on-bad-line": "skip",
 }
 #: What is for tables, or for losses that are not the default one.
@@ -185,7 +189,7 @@ def test_every_flag_of_the_other_commands_has_an_effect(cli, data, monkeypatch):
         plain = cli(command, *inputs)
         assert plain == cli(command, *inputs)
         assert {*options(command)} <= {"--threads", "--quiet", *values, *READING}
-        flags = values | ({"--weight": "w"} if "--weight" in options(command) else {})
+        flags = values | ({"--weight": "w.txt"} if "--weight" in options(command) else {})
         for name, value in flags.items():
             flag = [name] if value is None else [name, value]
             before = written(data)

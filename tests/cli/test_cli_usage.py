@@ -102,7 +102,6 @@ def test_version(cli):
         ("cv x --quantile 0.1", "--quantile is for --loss quantile"),
         ("train --l2 -1", "argument --l2: must not be negative, not -1"),
         ("train --label y", "--label is for tables (.csv, .tsv, .parquet, or --format)"),
-        ("train --weight y", "--weight is for tables (.csv, .tsv, .parquet, or --format)"),
         ("train a.csv --label y --weight y", "--label and --weight cannot be one column"),
         ("train a.csv --label y --zero-based no", "--zero-based is for LIBSVM files"),
         ("cv", "the following arguments are required: DATA"),

@@ -114,6 +114,7 @@ def _fits(data: Data, path: list[float], arguments: argparse.Namespace) -> list[
             with np.errstate(all="ignore"):  # an overflowing loss is infinite, and not the best
                 z = X[held] @ np.atleast_2d(model.coef_).T + model.intercept_
                 z = z if z.shape[1] > 1 else z[:, 0]
+                z = z if data.offset is None else z + data.offset[held]
                 found = Evaluation.of(phi, z, y[held], None if weights is None else weights[held])
             certificate = sdca.certificate_of(model, 1.0, labels, model.tol)
             fits[fold][k] = found, certificate.iterations, certificate.farthest.relative_gap
@@ -125,7 +126,8 @@ def _fits(data: Data, path: list[float], arguments: argparse.Namespace) -> list[
         warnings.simplefilter("ignore", ConvergenceWarning)  # the report says so
         warnings.simplefilter("ignore", UserWarning)  # of classes with few rows
         try:
-            choice.fit(X, y, weights)
+            more = {} if data.offset is None else {"offset": data.offset}
+            choice.fit(X, y, weights, **more)
         except ValueError as error:
             raise CommandError(f"{data.name}: {error}") from error
     return fits

@@ -50,6 +50,8 @@ class Data:
     weights : ndarray, shape (rows,), or None
     columns : Columns or None
         Of a table.
+    offset : ndarray, shape (rows,), or None
+        What is added to the margin of each row.
     """
 
     features: Any
@@ -60,6 +62,7 @@ class Data:
     n_skipped: int = 0
     weights: np.ndarray | None = None
     columns: Columns | None = None
+    offset: np.ndarray | None = None
 
     @property
     def name(self) -> str:
@@ -139,8 +142,10 @@ class Data:
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
         if self.columns is not None:
-            weights = b"" if self.weights is None else self.weights.tobytes()
-            digest.update(repr(self.columns).encode() + weights)
+            digest.update(repr(self.columns).encode())
+        for numbers in (self.weights, self.offset):
+            if numbers is not None:
+                digest.update(np.ascontiguousarray(numbers).data)
         return digest.hexdigest()
 
     def row_error(self, row: int, message: str, token: str = "") -> CommandError:

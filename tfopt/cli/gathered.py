@@ -45,7 +45,7 @@ class Wanted:
     may_miss : bool
         Whether values may be missing.
     role : str
-        "feature", "label" or "weight".
+        "feature", "label", "weight" or "offset".
     least : float
     is_checked : bool
         Whether a value of another kind is a fault, and not just missing.

@@ -28,6 +28,8 @@ def margins(model: StoredModel, data: Data) -> np.ndarray:
             products = [np.einsum("ij,j->i", X, row) for row in np.atleast_2d(model.weights)]
             result = products[0] if model.weights.ndim == 1 else np.stack(products, axis=1)
         result += model.bias
+        if data.offset is not None:
+            result += data.offset
     return result
 
 

@@ -147,7 +147,10 @@ OPTIONS = (
         Option("--format", "of the files", choices=("auto", *FORMATS), default="auto",
                shown="by suffix"),
         Option("--label", "column of the labels", metavar="COL", formats=TABLES),
-        Option("--weight", "column of the weights of rows", metavar="COL", formats=TABLES),
+        Option("--weight", "the weights of rows: a column; of LIBSVM a file", metavar="COL"),
+        Option("--offset", "what is added to w·x: a column; of LIBSVM a file", metavar="COL",
+               losses=tuple(loss for loss in LOSSES if loss not in CLASSIFICATION),
+               solvers=CERTIFIED),
         Option("--sep", "what is between fields of CSV, or tab", separator, "CHARACTER",
                shown="by suffix", formats=CSV),
     ),
@@ -219,9 +222,9 @@ OPTIONS = (
                solvers=CERTIFIED, setting=True),
         Option("--epochs", "the most iterations; ftrl: passes", count(1), "N", 1000,
                of_streams=1, shown="1000; ftrl 1", setting=True),
-        Option("--seed", "of the order of the rows", count(0), "N", 0, solvers=CERTIFIED,
-               setting=True),
-        Option("--threads", "of the kernels; they change no bits", count(1, 4096), "N",
+        Option("--seed", "of the order of rows", count(0), "N", 0,
+               together="runs", solvers=CERTIFIED, setting=True),
+        Option("--threads", "of the kernels", count(1, 4096), "N", together="runs",
                shown="the CPUs"),
     ),
     *_rows(
@@ -283,5 +286,7 @@ OPTIONS = (
 )  # fmt: skip
 #: The parameters of losses.
 LOSS_OPTIONS = {
-    row.name: row for row in OPTIONS if row.losses and not {*CLASSIFICATION} <= {*row.losses}
+    row.name: row
+    for row in OPTIONS
+    if row.setting and row.losses and not {*CLASSIFICATION} <= {*row.losses}
 }

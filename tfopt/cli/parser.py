@@ -317,6 +317,7 @@ def _reading(arguments: argparse.Namespace) -> ReadOptions:
         zero_based=bases.get(getattr(arguments, "zero_based", None), "auto"),
         label=arguments.label,
         weight=arguments.weight,
+        offset=arguments.offset,
         separator=arguments.sep,
         # steps of one length suit columns of one spread
         scale=bool(getattr(arguments, "scale", None))
@@ -331,8 +332,10 @@ def _reading(arguments: argparse.Namespace) -> ReadOptions:
 
 
 def _check_columns(parser: _Parser, arguments: argparse.Namespace) -> None:
-    if arguments.label is not None and arguments.label == arguments.weight:
-        parser.error("--label and --weight cannot be one column")
+    given = {name: getattr(arguments, name) for name in ("label", "weight", "offset")}
+    for one, other in itertools.combinations(given, 2):
+        if given[one] is not None and given[one] == given[other]:
+            parser.error(f"--{one} and --{other} cannot be one column")
 
 
 def _check_model(parser: _Parser, arguments: argparse.Namespace) -> None:
@@ -351,6 +354,11 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
     arguments.on_cluster = arguments.dask is not None or arguments.workers is not None
     if arguments.on_cluster and arguments.blocks is None:
         arguments.settings = arguments.settings.replaced(blocks=BLOCKS)
+    if arguments.offset is not None and arguments.on_cluster:
+        parser.error("--offset does not work on a cluster")
+    is_libsvm = arguments.reading.format_of(arguments.data) == "libsvm"
+    if arguments.offset is not None and is_libsvm and arguments.test:
+        parser.error("--offset of a LIBSVM file does not go with --test: its rows have none")
     is_stream = arguments.solver in STREAMS
     if is_stream and arguments.loss not in STREAM_LOSSES:
         parser.error(f"--loss {arguments.loss} does not work with --solver {arguments.solver}")

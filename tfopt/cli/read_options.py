@@ -30,8 +30,11 @@ class ReadOptions:
         "libsvm", "csv", "parquet", or "auto": by the suffix of each file.
     zero_based : bool or "auto"
         Whether LIBSVM files count features from 0. "auto": unless index 0 occurs, from 1.
-    label, weight : str or None
-        The columns of a table with the labels and the weights of rows.
+    label : str or None
+        The column of a table with the labels.
+    weight, offset : str or None
+        The columns of a table, or the files beside a LIBSVM file, with the weights of rows and with
+        what is added to their margins.
     separator : str or None
         What is between the fields of a CSV file; None: a tab if its name ends in .tsv, or a comma.
     drop, categorical : tuple of str
@@ -49,6 +52,7 @@ class ReadOptions:
     zero_based: Base = "auto"
     label: str | None = None
     weight: str | None = None
+    offset: str | None = None
     separator: str | None = None
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()

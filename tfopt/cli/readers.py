@@ -14,6 +14,7 @@ from tfopt import io
 from tfopt.cli.data import Data, Layout
 from tfopt.cli.files import CommandError, File, file_of, files_in, is_folder
 from tfopt.cli.read_options import ReadOptions
+from tfopt.cli.row_numbers import RowNumbers, read_numbers
 from tfopt.cli.rows import Blocks, Place, Rows, Summary
 from tfopt.errors import FileFormatError, InvalidArgumentError
 from tfopt.io.libsvm import Survey, survey_libsvm
@@ -77,6 +78,9 @@ def _read(file: File, options: ReadOptions, like: Layout | None) -> Data:
                 on_bad_line=options.on_bad_line,
             )
         data = Data(read.X, read.y, read.zero_based, read.lines, file, read.n_skipped)
+        beside = RowNumbers(options)
+        data = beside.joined(data)
+        beside.check_end()
     if not data.labels.size:
         raise CommandError(f"{file.name}: no data rows")
     return data
@@ -101,6 +105,7 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
             raise CommandError(f"{file.name}: is a table, and the model has no column names")
         yield from iter_table(file, options, like.columns)
         return
+    beside = RowNumbers(options)
     with _errors_of(file, options), file.opened() as source:
         for read in io.iter_libsvm(
             source,
@@ -108,7 +113,9 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
             zero_based=zero_based,
             on_bad_line=options.on_bad_line,
         ):
-            yield Data(read.X, read.y, zero_based, read.lines, file, read.n_skipped)
+            data = Data(read.X, read.y, zero_based, read.lines, file, read.n_skipped)
+            yield beside.joined(data)
+        beside.check_end()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +166,12 @@ def survey(path: str, options: ReadOptions) -> Surveyed:
     if not found.n_rows:
         raise CommandError(f"{file.name}: no data rows")
     layout = Layout(found.zero_based, None)
-    known = found.n_rows, found.n_features, float(found.n_rows)
+    total = float(found.n_rows)
+    if options.weight is not None:
+        total = float(read_numbers(options.weight, 0.0).sum())
+        if not 0 < total < np.inf:
+            raise CommandError(f"{options.weight}: the weights have the sum {total:g}")
+    known = found.n_rows, found.n_features, total
     return Surveyed(file.name, *known, found.labels, layout)
 
 

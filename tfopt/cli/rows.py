@@ -60,7 +60,9 @@ class Place:
             used, columns = np.unique(features.indices, return_inverse=True)
             arrays = features.data, columns, features.indptr
             features = sparse.csr_matrix(arrays, (features.shape[0], max(used.size, 1)))
-        estimator.fit(features, y, sample_weight)
+        offset = _joined(train.map(offset_of))
+        more = {} if offset is None else {"offset": offset}
+        estimator.fit(features, y, sample_weight, **more)
         if used is not None:
             coef = np.atleast_2d(estimator.coef_)
             estimator.coef_ = np.zeros((len(coef), n_features))
@@ -229,6 +231,11 @@ class Rows:
 
 
 # ---- functions of a block
+
+
+def offset_of(data: Data) -> np.ndarray | None:
+    """Return what is added to the margins of rows."""
+    return data.offset
 
 
 def examples_of(

@@ -61,7 +61,8 @@ def fit(
         labels = labels_of(classes, known.layout.columns)
         model.class_weight = class_weights(known.name, settings.class_weight, labels)
     at = _Position()
-    saved = _Saved(path, settings, files) if files.wanted else None
+    beside = [reading.weight] if reading.weight and reading.format_of(path) == "libsvm" else []
+    saved = _Saved(path, beside, settings, files) if files.wanted else None
     if files.resume and saved and not saved.resume(model, at) and not files.quiet:
         note(f"{files.path}: not there, so training begins anew")
     layout = known.layout
@@ -145,12 +146,15 @@ def _tell(progress: Progress, model: Any, at: _Position, n_rows: int) -> None:
 class _Saved:
     """The file that a run is saved in, and taken up from."""
 
-    def __init__(self, path: str, settings: Settings, files: CheckpointFlags) -> None:
+    def __init__(
+        self, path: str, beside: list[str], settings: Settings, files: CheckpointFlags
+    ) -> None:
         self._path = files.path
         content = hashlib.sha256()
-        with file_of(path).opened() as source, open_binary(source) as stream:
-            while piece := stream.read(2**20):
-                content.update(piece)
+        for each in (path, *beside):
+            with file_of(each).opened() as source, open_binary(source) as stream:
+                while piece := stream.read(2**20):
+                    content.update(piece)
         self._origin = run_origin(settings, {"train": content.hexdigest()})
 
     def save(self, model: Any, at: _Position) -> None:

@@ -179,13 +179,17 @@ def wanted_columns(
 ) -> list[Wanted]:
     """Return what is wanted of the columns of features, of labels and of weights."""
     label = options.label or (None if like is None else like.label)
-    label, weight = (None if name is None else name.strip() for name in (label, options.weight))
+    label, weight, offset = (
+        None if name is None else name.strip() for name in (label, options.weight, options.offset)
+    )
     named = label if needs_label or options.label is not None else None
-    asked = [(named, "--label"), (weight, "--weight")]
+    asked = [(named, "--label"), (weight, "--weight"), (offset, "--offset")]
     if like is None:
         asked += [(name, "--drop") for name in options.drop]
         asked += [(name, "--categorical") for name in options.categorical]
-        _refuse_both(file, [(label, "--label"), (weight, "--weight")], options)
+        _refuse_both(
+            file, [(label, "--label"), (weight, "--weight"), (offset, "--offset")], options
+        )
     for needed, flag in asked:
         if needed is not None and needed.strip() not in names:
             raise CommandError(
@@ -196,7 +200,7 @@ def wanted_columns(
     if like is None:
         dropped, texts = ({*map(str.strip, each)} for each in (options.drop, options.categorical))
         for name in dict.fromkeys(names):
-            if name not in (label, weight) and name not in dropped:
+            if name not in (label, weight, offset) and name not in dropped:
                 kind: Kind | None = "text" if name in texts else None
                 wanted.append(Wanted(name, _place(file, names, name), kind))
     elif like.encoding is not None:
@@ -221,6 +225,9 @@ def wanted_columns(
     if weight is not None:
         place = _place(file, names, weight)
         wanted.append(Wanted(weight, place, "number", False, "weight", least=0.0))
+    if offset is not None:
+        place = _place(file, names, offset)
+        wanted.append(Wanted(offset, place, "number", False, "offset"))
     return wanted
 
 
@@ -284,8 +291,10 @@ def _data_of(gathered: Gathered, file: File, options: ReadOptions, like: Columns
     if like is not None:
         features = features.values if like.encoding is None else like.encoding.encode(features)
     weights, _ = gathered.other("weight")
+    offset, _ = gathered.other("offset")
     of_rows = gathered.numbers, file, gathered.n_skipped, weights
-    return Data(features, labels, True, *of_rows, dataclasses.replace(columns, label=label))
+    columns = dataclasses.replace(columns, label=label)
+    return Data(features, labels, True, *of_rows, columns, offset)
 
 
 @contextlib.contextmanager

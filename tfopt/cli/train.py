@@ -11,6 +11,7 @@ from pathlib import Path
 from tfopt.cli.files import CommandError, check_outside, check_writable, is_folder, print_json
 from tfopt.cli.models import write_model
 from tfopt.cli.options import FILES, STREAMS
+from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_rows
 from tfopt.cli.report import (
     Result,
@@ -30,6 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
     paths = {"train": arguments.data, "test": arguments.test}
     inputs = [path for path in paths.values() if path]
     _check_blocks(arguments)
+    beside = [arguments.reading.weight, arguments.reading.offset]
+    if arguments.reading.format_of(arguments.data) == "libsvm":
+        if is_folder(arguments.data) and any(beside):
+            raise CommandError(
+                f"{arguments.data}: is a folder, whose rows have no files of numbers"
+            )
+        inputs += filter(None, beside)
     is_stream = settings.solver in STREAMS
     if is_stream and is_folder(arguments.data):
         raise CommandError(f"{arguments.data}: is a folder, and --solver ftrl reads a file")
@@ -77,7 +85,7 @@ def _learn_stream(arguments: argparse.Namespace) -> Result:
     result, layout = stream.fit(arguments.data, arguments.reading, settings, files)
     if not arguments.test:
         return result
-    rows = read_rows(arguments.test, arguments.reading, Place(), layout)
+    rows = read_rows(arguments.test, _reading_of_test(arguments), Place(), layout)
     loss, scores = rows.evaluate(result.model)
     return dataclasses.replace(
         result,
@@ -122,6 +130,14 @@ def _place(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[P
     return cluster.connect(arguments.dask, arguments.workers, arguments.checkpoints)
 
 
+def _reading_of_test(arguments: argparse.Namespace) -> ReadOptions:
+    """Return how test data are read: numbers beside a LIBSVM file are of DATA alone."""
+    reading: ReadOptions = arguments.reading
+    if reading.format_of(arguments.data) == "libsvm":
+        return dataclasses.replace(reading, weight=None, offset=None)
+    return reading
+
+
 def _read_parts(
     paths: dict[str, str | None], arguments: argparse.Namespace, place: Place
 ) -> dict[str, Rows]:
@@ -130,5 +146,6 @@ def _read_parts(
     for part, path in paths.items():
         if path:
             like = parts["train"].layout if parts else None
-            parts[part] = read_rows(path, arguments.reading, place, like)
+            reading = _reading_of_test(arguments) if parts else arguments.reading
+            parts[part] = read_rows(path, reading, place, like)
     return parts

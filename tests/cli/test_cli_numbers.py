@@ -1,0 +1,130 @@
+"""`--weight` and `--offset`: columns of tables, and files of numbers beside LIBSVM files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tfopt.linear_model import LinearRegressor
+from tfopt.linear_model.model_file import read_model
+
+ROWS = 60
+
+
+@pytest.fixture
+def rows(folder):
+    """Counts with exposures: a table, and a LIBSVM file with files of numbers beside."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((ROWS, 3)).round(3)
+    exposure = random.uniform(0.5, 3, ROWS)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame["y"] = random.poisson(exposure * np.exp(0.5 * X[:, 0]))
+    frame["w"] = random.integers(1, 4, ROWS)
+    frame["o"] = np.log(exposure)
+    frame.to_csv("data.csv", index=False)
+    lines = (
+        f"{int(row.y)} 1:{row.a} 2:{row.b} 3:{row.c}\n" for row in frame.itertuples(index=False)
+    )
+    (folder / "data.svm").write_text("".join(lines))
+    for name in ("w", "o"):
+        (folder / name).write_text("".join(f"{value!r}\n" for value in frame[name].tolist()))
+    return frame
+
+
+LABEL = {"data.csv": ["--label", "y"], "data.svm": []}
+NUMBERS = ["--weight", "w", "--offset", "o"]
+FIT = ["--l2", "0.01", "--tol", "1e-10", "--quiet", "--json"]
+
+
+@pytest.mark.parametrize("loss", ["poisson", "squared", "quantile"])
+@pytest.mark.parametrize("name", LABEL)
+def test_they_are_the_estimators(cli, rows, name, loss):
+    flags = [*LABEL[name], *NUMBERS, "--loss", loss, *FIT]
+    result = cli("train", name, *flags).json()
+    total = rows["w"].sum()
+    expected = LinearRegressor(loss, l2=0.01 * total, tol=1e-10)
+    X, y, w, offset = rows[["a", "b", "c"]].to_numpy(), rows["y"], rows["w"], rows["o"].to_numpy()
+    expected.fit(X, y, w, offset=offset)
+    np.testing.assert_allclose(read_model("model.npz").weights, expected.coef_, rtol=1e-3)
+    numbers = NUMBERS if name == "data.svm" else [*LABEL[name], *NUMBERS]
+    predicted = cli("predict", "model.npz", name, *numbers, "--json").json()
+    values = [row["value"] for row in predicted["predictions"]]
+    np.testing.assert_allclose(values, expected.predict(X, offset), rtol=1e-2, atol=1e-3)
+    assert predicted["scores"] == pytest.approx(result["scores"]["train"], rel=1e-9)
+    without = cli("predict", "model.npz", name, *numbers[:-2], "--json").json()
+    assert without["scores"] != predicted["scores"]
+
+
+def test_both_formats_give_one_result(cli, rows):
+    for command in (["train"], ["cv", "--folds", "3"]):
+        found = []
+        for name, label in LABEL.items():
+            flags = [*label, *NUMBERS, "--loss", "poisson", "--tol", "1e-10", "--quiet", "--json"]
+            result = cli(command[0], name, *command[1:], *flags).json()
+            found.append(result["best"]["loss"] if "best" in result else result["losses"]["train"])
+        assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+def test_a_stream_has_weights(cli, rows, folder):
+    found = []
+    for name, label in LABEL.items():
+        flags = [*label, "--weight", "w", "--solver", "ftrl", "--loss", "squared", "--json"]
+        extra = ["--drop", "o"] if label else []
+        result = cli("train", name, *flags, *extra, "--quiet", "--checkpoint-every", "1").json()
+        found.append((result["progressive_losses"][-1][1], *read_model("model.npz").weights))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+    flags = ["--weight", "w", "--solver", "ftrl", "--loss", "squared", "--quiet"]
+    assert cli("train", "data.svm", *flags, "--on-bad-line", "skip").code == 0
+    np.testing.assert_allclose(read_model("model.npz").weights, found[1][1:], rtol=1e-12)
+
+
+def test_test_rows_of_libsvm_count_once(cli, rows):
+    result = cli("train", "data.svm", "--test", "data.svm", "--weight", "w", *FIT[:2], *FIT[4:])
+    plain = cli("predict", "model.npz", "data.svm", "--json").json()["scores"]
+    assert result.json()["scores"]["test"] == pytest.approx(plain)
+    assert result.json()["scores"]["train"] != pytest.approx(plain)
+
+
+@pytest.mark.parametrize("solver", ["auto", "ftrl"])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1\n" * 59, "numbers: has 59 numbers, fewer than there are rows in data.svm\n"),
+        ("1\n" * 61, "numbers: has 61 numbers, more than there are rows in data.svm\n"),
+        ("1\n" * 9 + "x\n", "numbers:10: the value is not a finite number of at least 0 'x'\n"),
+        ("1\n" * 9 + "-1\n", "numbers:10: the value is not a finite number of at least 0 '-1'\n"),
+        ("1\n" * 9 + "inf\n", "numbers:10: the value is not a finite number of at least 0 'inf'\n"),
+        ("0\n" * 60, "the weights have the sum 0"),
+    ],
+)
+def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
+    (folder / "numbers").write_text(text)
+    flags = ["--weight", "numbers", "--loss", "squared", "--solver", solver, "--quiet"]
+    outcome = cli("train", "data.svm", *flags)
+    assert outcome.code == 1 and message in outcome.err and outcome.err.count("\n") == 1
+    assert not (folder / "model.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("train data.svm --offset o", 2, "--offset is for --loss squared or poisson"),
+        ("train data.svm --loss squared --offset o --workers 2", 2, "does not work on a cluster"),
+        ("train data.svm --loss squared --offset o --test data.svm", 2, "does not go with --test"),
+        ("train data.svm --loss squared --offset o --solver ftrl", 2, "--offset works with"),
+        ("train data.svm --loss squared --offset no", 1, "no: No such file or directory"),
+        ("train data.csv --label y --loss squared --offset no", 1, "which --offset names"),
+        ("train data.csv --label y --loss squared --offset w --weight w", 2, "one column"),
+        ("train data.svm --weight w --model w", 1, "w: is also an input and would be overwritten"),
+        ("train . --weight w", 1, ".: is a folder, whose rows have no files of numbers"),
+        ("predict classes.npz data.svm --offset o", 1, "--offset is for models of numbers"),
+    ],
+)
+def test_what_is_refused(cli, rows, folder, arguments, code, message):
+    (folder / "classes.svm").write_text("1 1:1\n0 2:1\n" * 4)
+    assert cli("train", "classes.svm", "--model", "classes.npz", "--quiet").code == 0
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    outcome = cli(*arguments.split())
+    assert outcome.code == code and message in outcome.err, outcome.err
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
