@@ -427,6 +427,16 @@ def test_what_is_no_collection_is_refused(client: Client) -> None:
 # ---- faces
 
 
+def test_estimators_have_the_names_of_those_in_memory() -> None:
+    import tfopt.dask
+
+    for name in ("Classifier", "Regressor"):
+        kind = getattr(tfopt.dask, f"Linear{name}")
+        assert getattr(tfopt.dask, f"SDCA{name}") is kind
+        assert issubclass(kind, getattr(linear_model, f"Linear{name}"))
+        assert kind.__name__ == f"Linear{name}"
+
+
 @pytest.mark.parametrize("kind", [SDCAClassifier, SDCARegressor])
 def test_parameters_are_those_without_a_cluster(kind: type) -> None:
     ours = inspect.signature(kind).parameters

@@ -15,6 +15,8 @@ _HOMES = {
     "DataParallel": "tfopt.dask.data_parallel",
     "FTRLClassifier": "tfopt.dask.ftrl",
     "FTRLRegressor": "tfopt.dask.ftrl",
+    "LinearClassifier": "tfopt.dask.sdca",
+    "LinearRegressor": "tfopt.dask.sdca",
     "LostShardError": "tfopt.dask.sharded",
     "SDCAClassifier": "tfopt.dask.sdca",
     "SDCARegressor": "tfopt.dask.sdca",

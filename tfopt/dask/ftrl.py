@@ -246,7 +246,7 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
         Parameters
         ----------
         X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
-            See `SDCAClassifier.fit`.
+            See `LinearClassifier.fit`.
         y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
         resume : str, optional
             The folder of a checkpoint to continue from, of a fit with the same data and options.

@@ -113,7 +113,7 @@ def _deviances(model: Any, X: Any, y: Any, weight: Any) -> tuple[Deviance, ...]:
 class ClusterClassifier(_ClusterPredictor):
     """A classifier of collections."""
 
-    _LOCAL_CLASS: type = linear_model.SDCAClassifier
+    _LOCAL_CLASS: type = linear_model.LinearClassifier
     _FITTED_ATTRIBUTES = (*_ClusterPredictor._FITTED_ATTRIBUTES, "classes_")
 
     def decision_function(self, X: Any) -> Any:
@@ -147,7 +147,7 @@ class ClusterClassifier(_ClusterPredictor):
 class ClusterRegressor(_ClusterPredictor):
     """A regressor of collections."""
 
-    _LOCAL_CLASS: type = linear_model.SDCARegressor
+    _LOCAL_CLASS: type = linear_model.LinearRegressor
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return D squared, as `LinearRegressor.score` does; of the squared loss it is R squared.

@@ -24,7 +24,7 @@ from tfopt.linear_model._solver.execution import recovered
 from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model.validation import check_count
 
-__all__ = ["SDCAClassifier", "SDCARegressor"]
+__all__ = ["LinearClassifier", "LinearRegressor", "SDCAClassifier", "SDCARegressor"]
 
 #: The parameters that a resumed fit may change: they say how its minimum is found, and not which
 #: it is. (The seed is compared apart.)
@@ -129,8 +129,8 @@ def _concatenated_duals(fit: BlockFit) -> da.Array:
     )
 
 
-class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifier):
-    """`tfopt.linear_model.SDCAClassifier` for data on a Dask cluster.
+class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClassifier):
+    """`tfopt.linear_model.LinearClassifier` for data on a Dask cluster.
 
     The result has the same bits as that of the estimator for data in memory with
     ``num_loss_partitions=[rows of each block]``, for any number of workers, and if workers are lost
@@ -139,7 +139,7 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
     Parameters
     ----------
     loss, l1, l2, C, gamma, fit_intercept, class_weight, max_iter, max_time, tol, random_state
-        See `tfopt.linear_model.SDCAClassifier`.
+        See `tfopt.linear_model.LinearClassifier`.
     warm_start
         Start from the weights and dual variables of the last fit, which had the same blocks.
     verbose, callback
@@ -154,7 +154,7 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
     ----------
     classes_, coef_, intercept_, objective_, dual_gap_, n_iter_, history_, solver_
     n_features_in_
-        As of `tfopt.linear_model.SDCAClassifier`.
+        As of `tfopt.linear_model.LinearClassifier`.
     dual_coef_ : dask array of float64, shape (1, n_samples) or (n_classes, n_samples)
         It stays on the cluster, a chunk for each block.
     feature_names_in_ : ndarray of str
@@ -184,10 +184,10 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
     --------
     >>> import dask.array as da
     >>> from distributed import Client
-    >>> from tfopt.dask import SDCAClassifier
+    >>> from tfopt.dask import LinearClassifier
     >>> X = da.random.default_rng(0).standard_normal((1000, 5), chunks=(250, 5))
     >>> with Client(processes=False, n_workers=1, dashboard_address=":0"):
-    ...     model = SDCAClassifier().fit(X, X[:, 0] > 0)
+    ...     model = LinearClassifier().fit(X, X[:, 0] > 0)
     ...     round(model.score(X, X[:, 0] > 0), 1)
     1.0
     """
@@ -231,7 +231,7 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
-    ) -> SDCAClassifier:
+    ) -> LinearClassifier:
         """Find the weights.
 
         Parameters
@@ -246,37 +246,37 @@ class SDCAClassifier(ClusterClassifier, _ClusterSDCA, linear_model.SDCAClassifie
 
         Returns
         -------
-        SDCAClassifier
+        LinearClassifier
         """
-        fitted: SDCAClassifier = self._fit(X, y, sample_weight, resume)
+        fitted: LinearClassifier = self._fit(X, y, sample_weight, resume)
         return fitted
 
 
-class SDCARegressor(  # type: ignore[misc]  # its methods take no offset
-    ClusterRegressor, _ClusterSDCA, linear_model.SDCARegressor
+class LinearRegressor(  # type: ignore[misc]  # its methods take no offset
+    ClusterRegressor, _ClusterSDCA, linear_model.LinearRegressor
 ):
-    """`tfopt.linear_model.SDCARegressor` for data on a Dask cluster.
+    """`tfopt.linear_model.LinearRegressor` for data on a Dask cluster.
 
     Parameters
     ----------
     loss, l1, l2, C, epsilon, quantile, power, fit_intercept, max_iter, max_time, tol,
     random_state, warm_start
-        See `tfopt.linear_model.SDCARegressor`.
+        See `tfopt.linear_model.LinearRegressor`.
     verbose, callback, checkpoint, checkpoint_every
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
 
     Attributes
     ----------
     coef_, intercept_, objective_, dual_gap_, n_iter_, history_, solver_, n_features_in_
-        As of `tfopt.linear_model.SDCARegressor`.
+        As of `tfopt.linear_model.LinearRegressor`.
     dual_coef_ : dask array of float64, shape (n_samples,)
     feature_names_in_ : ndarray of str
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
 
     Raises
     ------
     ValueError, RuntimeError, TimeoutError, ConnectionError
-        See `SDCAClassifier`.
+        See `LinearClassifier`.
     """
 
     def __init__(
@@ -320,17 +320,21 @@ class SDCARegressor(  # type: ignore[misc]  # its methods take no offset
 
     def fit(  # type: ignore[override]
         self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
-    ) -> SDCARegressor:
+    ) -> LinearRegressor:
         """Find the weights.
 
         Parameters
         ----------
         X, y, sample_weight, resume
-            See `SDCAClassifier.fit`.
+            See `LinearClassifier.fit`.
 
         Returns
         -------
-        SDCARegressor
+        LinearRegressor
         """
-        fitted: SDCARegressor = self._fit(X, y, sample_weight, resume)
+        fitted: LinearRegressor = self._fit(X, y, sample_weight, resume)
         return fitted
+
+
+#: The names of earlier versions.
+SDCAClassifier, SDCARegressor = LinearClassifier, LinearRegressor

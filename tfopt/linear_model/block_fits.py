@@ -50,7 +50,7 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
 
     See Also
     --------
-    tfopt.dask.SDCAClassifier : Loads the blocks of lost workers again, and saves checkpoints.
+    tfopt.dask.LinearClassifier : Loads the blocks of lost workers again, and saves checkpoints.
 
     Examples
     --------
