@@ -129,6 +129,28 @@ def test_a_folder_is_the_file(cli, two, folder, loss, blocks):
     assert parts["losses"]["train"] == pytest.approx(whole["losses"]["train"])
 
 
+def test_tables_with_text_are_encoded_alike_everywhere(cli, folder, there):
+    """By the values of all files, wherever these are, and a class weighs as much."""
+    random = np.random.default_rng(0)
+    title, rows = "label,colour,size,other\n", []
+    for colour, size in zip(random.integers(3, size=90), random.standard_normal(90), strict=True):
+        label = "yes" if size + (colour == 0) + random.normal(0, 0.5) > 0 else "no"
+        other = random.choice(["", "1.5", "2"])
+        rows.append(f"{label},{('red', 'green', 'blue')[colour]},{size:.4f},{other}\n")
+    (folder / "one.csv").write_text(title + "".join(rows))
+    (folder / "tables").mkdir()
+    for name, a, b in (("a", 0, 30), ("b", 30, 61), ("c", 61, 90)):
+        (folder / "tables" / f"{name}.csv").write_text(title + "".join(rows[a:b]))
+    flags = ["--label", "label", "--format", "csv", "--class-weight", "balanced", *FLAGS]
+    models = []
+    for k, (name, where) in enumerate(
+        [("one.csv", []), ("tables", []), ("tables", FILES), ("tables", there)]
+    ):
+        assert cli("train", name, *flags, *where, "--model", f"{k}.npz").code in (0, 3)
+        models.append((folder / f"{k}.npz").read_bytes())
+    assert models[0] == models[1] != models[2] == models[3]
+
+
 def test_a_folder_here_is_fitted_by_what_blocks_lack(cli, two, folder):
     """The hinge of many features, by the interior-point method, in a few iterations."""
     for path in two.iterdir():
