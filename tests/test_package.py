@@ -59,8 +59,8 @@ def test_importing_needs_numpy_alone(name: str) -> None:
 
 
 def test_documented_modules_are_attributes() -> None:
-    # the last loads others
-    names = ["checkpoints", "cuda", "interop", "io", "linear_model", "dask"]
+    # the last ones load others
+    names = ["checkpoints", "cuda", "interop", "io", "linear_model", "dask", "mpi", "ray"]
     code = f"""
 import tfopt
 for name in {names}:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tfopt import interop as interop
     from tfopt import io as io
     from tfopt import linear_model as linear_model
+    from tfopt import mpi as mpi
+    from tfopt import ray as ray
     from tfopt.autodiff import (
         Bind,
         GradientTape,
@@ -119,8 +121,10 @@ _MODULES = {
     "io",
     "linalg",
     "linear_model",
+    "mpi",
     "optimizers",
     "raw_ops",
+    "ray",
     "sdca_model",
     "sdca_ops",
     "training_ops",
