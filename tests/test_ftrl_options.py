@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -219,6 +221,34 @@ def test_averages_begin_again_when_they_are_turned_off_and_on() -> None:
         plain.partial_fit(X[start : start + 5], y[start : start + 5])
         steps.append(plain.coef_.copy())
     np.testing.assert_allclose(model.coef_, np.mean(steps, axis=0), rtol=1e-12)
+
+
+def test_another_thread_may_predict_while_averages_are_learned() -> None:
+    X, _, ranks = data(2)
+    y, errors, done = ranks % 2, [], threading.Event()
+    model = FTRLClassifier(batch_size=4, average=True).partial_fit(X, y, classes=[0, 1])
+
+    def predict() -> None:
+        while not done.is_set():
+            try:
+                model.predict(X)
+            except Exception as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=predict)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for _ in range(300):
+            model.partial_fit(X, y)
+    finally:
+        done.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert not errors
+    means = model._state[:-1, :, 0] - model._averages[:-1] / model._averaged
+    np.testing.assert_array_equal(model.coef_, means.T)
 
 
 def test_an_overflow_keeps_averages_of_the_batches_before() -> None:

@@ -139,8 +139,8 @@ class FTRLEstimator(LossChoice, LinearModel):
         means = vars(self).get("_means")
         if means is None or name not in ("coef_", "intercept_"):
             return object.__getattribute__(self, name)  # raises what was raised
-        if not means:
-            means["coef_"], means["intercept_"] = self._weights()
+        if name not in means:
+            means.update(zip(("coef_", "intercept_"), self._weights(), strict=True))
         return means[name]
 
     @contextlib.contextmanager
@@ -185,17 +185,20 @@ class FTRLEstimator(LossChoice, LinearModel):
         """
         losses = self._losses.copy()
         losses[0] = 0
-        averages: np.ndarray | None = None
-        means: dict[str, np.ndarray] | None = None
+        averages = self._averages if self.average else None
         changes: dict[str, Any] = {}
         if self.average:
-            averages, means = self._averages, {}
             if averages is None:
                 averages = np.zeros(self._state.shape[:2])
+            changes["_means"] = {}
+            # for another thread, which computes them until then
+            self._means: dict[str, np.ndarray] | None = {}
             for name in ("coef_", "intercept_"):
                 self.__dict__.pop(name, None)
         else:
+            changes["_means"] = None
             changes["coef_"], changes["intercept_"] = self._views()
+        changes |= {"_losses": losses, "_averages": averages, "n_iter_": self.n_iter_ + 1}
         learned = learn(
             *entries,
             order,
@@ -214,13 +217,7 @@ class FTRLEstimator(LossChoice, LinearModel):
             float(self.l2),
             int(self.average),
             self.__dict__,
-            changes
-            | {
-                "_losses": losses,
-                "_averages": averages,
-                "_means": means,
-                "n_iter_": self.n_iter_ + 1,
-            },
+            changes,
         )
         if learned < order.size:
             kept = f"; the {learned} samples before have been learned" if keeps else ""
