@@ -198,7 +198,11 @@ cdef inline void write_parts(double *table, const batch *b, Py_ssize_t n_scores,
     cdef const double *squares = b.parts[1]
     cdef const double *linear = b.parts[2]
     cdef double *row
+    cdef char *start = <char *>table
+    cdef Py_ssize_t stride = PARTS * n_scores * sizeof(double)
     for number in range(b.n_features):
+        if number + AHEAD < b.n_features:       # of a large batch they may have left the cache
+            prefetch_row(&start, &stride, 1, features[number + AHEAD], stride)
         row = table + features[number] * PARTS * n_scores
         for c in range(n_scores):
             k = number * n_scores + c
