@@ -10,11 +10,12 @@ import tracemalloc
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, assume, given, settings, strategies
 from scipy.special import expit
 
 from tfopt.cli import csv_pieces, tables
 from tfopt.cli.data import Layout
-from tfopt.cli.files import CommandError
+from tfopt.cli.files import CommandError, file_of
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_blocks, read_data, survey
 from tfopt.linear_model import LinearClassifier, encoding, load_model, save_model
@@ -385,3 +386,54 @@ def test_a_column_is_one_thing(cli, people, folder, flags, both):
     refused = cli("train", "people.csv", "--label", LABEL, *flags)
     assert refused.code == 1 and refused.err.startswith(f"people.csv: {both}")
     assert not (folder / "model.npz").exists()
+
+
+def test_a_cluster_gives_the_model_of_this_process(cli, people, folder):
+    """Facts of the columns are gathered from where the rows are."""
+    (folder / "day").mkdir()
+    for k, rows in enumerate((people[:90], people[90:])):
+        rows.to_csv(f"day/{k}.csv", index=False)
+    found = []
+    for where in ([], ["--workers", "2"]):
+        train(cli, "day", "--format", "csv", *where)
+        found.append((folder / "model.npz").read_bytes())
+    assert found[0] == found[1]
+
+
+_TEXTS = strategies.text(
+    strategies.sampled_from('ab ,;"\n\r\t=é\u2028\x00'), min_size=1, max_size=6
+).filter(lambda text: text.strip("\r\n") not in csv_pieces.MISSING)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    columns=strategies.integers(1, 3),
+    data=strategies.data(),
+    separator=strategies.sampled_from(",;\t|"),
+    size=strategies.integers(1, 60),
+    end=strategies.sampled_from(["\n", "\r\n"]),
+)
+def test_any_text_is_read_back(tmp_path, columns, data, separator, size, end):
+    """Quotes, separators and line ends in fields and names, cut into pieces anywhere."""
+    rows = data.draw(strategies.lists(strategies.lists(_TEXTS, min_size=columns, max_size=columns)))
+    names = data.draw(
+        strategies.lists(_TEXTS.map(str.strip), min_size=columns, max_size=columns, unique=True)
+    )
+    names = [name or f"Unnamed: {k}" for k, name in enumerate(names)]
+    assume(len({*names, "y"}) == columns + 1)
+    path = tmp_path / "t.csv"
+    with open(path, "w", newline="", encoding="utf-8") as stream:
+        form = {"delimiter": separator, "lineterminator": end, "quoting": csv.QUOTE_ALL}
+        writer = csv.writer(stream, **form)
+        writer.writerow([*names, "y"])
+        writer.writerows([*row, k % 2] for k, row in enumerate(rows))
+    options = ReadOptions(label="y", separator=separator, categorical=tuple(names))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_pieces, "SIZE", size)
+        found = tables.read_table(file_of(str(path)), options, None)
+    table = found.features
+    assert table.names == tuple(names) and found.labels.tolist() == [
+        k % 2 for k in range(len(rows))
+    ]
+    for k in range(columns):
+        assert [table.levels[k][int(x)] for x in table.values[:, k]] == [row[k] for row in rows]
