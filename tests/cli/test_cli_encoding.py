@@ -388,18 +388,6 @@ def test_a_column_is_one_thing(cli, people, folder, flags, both):
     assert not (folder / "model.npz").exists()
 
 
-def test_a_cluster_gives_the_model_of_this_process(cli, people, folder):
-    """Facts of the columns are gathered from where the rows are."""
-    (folder / "day").mkdir()
-    for k, rows in enumerate((people[:90], people[90:])):
-        rows.to_csv(f"day/{k}.csv", index=False)
-    found = []
-    for where in ([], ["--workers", "2"]):
-        train(cli, "day", "--format", "csv", *where)
-        found.append((folder / "model.npz").read_bytes())
-    assert found[0] == found[1]
-
-
 _TEXTS = strategies.text(
     strategies.sampled_from('ab ,;"\n\r\t=é\u2028\x00'), min_size=1, max_size=6
 ).filter(lambda text: text.strip("\r\n") not in csv_pieces.MISSING)
