@@ -31,19 +31,20 @@ class _Found:
     weight: float = 0.0
     labels: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0))
 
-    def add(self, gathered: Gathered, scale: bool) -> None:
-        facts = facts_of(gathered.table(), scale)
+    def add(self, gathered: Gathered, options: ReadOptions) -> None:
+        facts = facts_of(gathered.table(), options.scale)
         pairs = zip(self.facts, facts, strict=True)
         self.facts = tuple(a + b for a, b in pairs) if self.facts else facts
         labels, weights = gathered.other("label")[0], gathered.other("weight")[0]
         assert labels is not None
         self.rows += labels.size
         self.weight += labels.size if weights is None else float(weights.sum())
-        self.labels = np.union1d(self.labels, labels)
+        if options.has_classes:
+            self.labels = np.union1d(self.labels, labels)
 
 
 def survey_table(file: File, options: ReadOptions) -> tuple[Columns, np.ndarray, int, float]:
-    """Return the columns of a table, its distinct labels, and the numbers of its rows and weights.
+    """Return the columns of a table, its classes, how many rows it has, and what they weigh.
 
     The table is read once, and again if it has missing numbers, or columns whose first rows tell
     too little of them.
@@ -55,9 +56,7 @@ def survey_table(file: File, options: ReadOptions) -> tuple[Columns, np.ndarray,
     with errors_of(file):
         while True:
             found = _Found()
-            gathered = _read(
-                file, options, kinds, functools.partial(found.add, scale=options.scale)
-            )
+            gathered = _read(file, options, kinds, functools.partial(found.add, options=options))
             changed = mixed_columns(file, gathered) or gathered.changed(found.facts)
             if not changed:
                 break
