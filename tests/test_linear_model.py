@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import ascent, plan
+from tfopt.linear_model._solver import plan, row_visits
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model._solver.objective import as_rows
@@ -492,8 +492,11 @@ def test_small_data_are_solved_further(loss: str) -> None:
         if loss != "hinge" and not l1:
             np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-6, atol=1e-7)
         loose = estimator(loss, l1=l1, tol=1e-4).fit(X, y)
-        assert loose.n_iter_[0] < fits[0].n_iter_[0]
         assert fits[0].dual_gap_ <= max(loose.dual_gap_ / 10, 1e-13 * loose.objective_)
+        if loose.dual_gap_ <= 1.01 * 2.0**-48 * loose.objective_:  # nothing is left to polish
+            assert loss in ("squared", "huber") and loose.n_iter_[0] <= fits[0].n_iter_[0]
+            continue
+        assert loose.n_iter_[0] < fits[0].n_iter_[0]
         few = estimator(loss, l1=l1, max_iter=int(loose.n_iter_[0]) + 2).fit(X, y)
         assert loose.n_iter_[0] < few.n_iter_[0] <= loose.n_iter_[0] + 2
 
@@ -550,7 +553,7 @@ def test_rest_changes_no_minimum(
     X, y = data(loss)
     model = estimator(loss, fit_intercept=intercept, solver="sdca", tol=1e-7, max_iter=20_000)
     resting = clone(model).fit(X, y)
-    monkeypatch.setattr(ascent.visits, "awake", lambda idle, sweep: np.arange(len(idle)))
+    monkeypatch.setattr(row_visits.visits, "awake", lambda idle, sweep: np.arange(len(idle)))
     busy = clone(model).fit(X, y)
     for one in (resting, busy):
         assert np.max(one.dual_gap_ / one.objective_) <= 1e-7

@@ -18,9 +18,10 @@ from tfopt.dask.checkpoints import BlockFitCheckpoints, saved_seed
 from tfopt.dask.cluster import current_client
 from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.predictions import ClusterClassifier, ClusterRegressor
-from tfopt.linear_model._solver.block_fit import BlockFit, fit_blocks
+from tfopt.linear_model._solver.block_fit import fit_blocks
 from tfopt.linear_model._solver.block_input import load_block, set_feature_names
 from tfopt.linear_model._solver.execution import recovered
+from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model.validation import check_count
 
@@ -79,7 +80,7 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
                 self.checkpoint, self.checkpoint_every, resume, options
             )
 
-            def attempt() -> BlockFit:
+            def attempt() -> FitResult:
                 checkpoints.identity = self._identity()
                 executor.persist(load, sources)
                 if prepare is not None:
@@ -117,7 +118,7 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def _concatenated_duals(fit: BlockFit) -> da.Array:
+def _concatenated_duals(fit: FitResult) -> da.Array:
     """Return the dual variables of all blocks as an array on the cluster."""
     n_problems = len(fit.results)
     return da.concatenate(

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model._solver.block_fit import BlockFit
+from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.least_squares import LeastSquares, paths_of_targets
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.newton_path import NewtonPath
@@ -148,7 +148,7 @@ class WarmFits:
     def _set_penalties(self, k: int) -> None:
         self.model.l1, self.model.l2 = float(self.l1s[k]), float(self.l2s[k])
 
-    def _path_fit(self) -> BlockFit | None:
+    def _path_fit(self) -> FitResult | None:
         """Go on along the paths, if there are any; return a fit if all of them do."""
         if not self._paths:
             return None
@@ -158,7 +158,7 @@ class WarmFits:
         if len(solved) < len(results):
             self._paths = []
             return None
-        return BlockFit(solved, np.empty((0, 0)), self.data.shift, self.data.X_shape[:1])
+        return FitResult(solved, np.empty((0, 0)), self.data.shift, self.data.X_shape[:1])
 
     def _solve_paths(self, options: SolverOptions) -> list[SolverResult | None]:
         """Return the next solution of each path, or None where no step leads there."""

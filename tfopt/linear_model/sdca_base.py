@@ -12,9 +12,7 @@ from scipy import sparse
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.ascent import solve_all
 from tfopt.linear_model._solver.block_fit import (
-    BlockFit,
     TargetEncoding,
     fit_blocks,
 )
@@ -22,6 +20,7 @@ from tfopt.linear_model._solver.block_input import BlockInput
 from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.coordinates import pays
 from tfopt.linear_model._solver.execution import Executor, ThreadExecutor
+from tfopt.linear_model._solver.fit import FitResult, solve_all
 from tfopt.linear_model._solver.objective import (
     InitialPoint,
     Objective,
@@ -187,7 +186,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         self._set_attributes(fit)
         self._warn_unconverged(fit.results)
 
-    def _solved(self, data: TrainingData) -> BlockFit:
+    def _solved(self, data: TrainingData) -> FitResult:
         """Solve the problem of each class, in parallel."""
         workers, n_threads = data.workers_and_threads()
         objective = self._objective(data.X_shape[1], n_threads, data.rows)
@@ -208,18 +207,18 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
                 results = solve_all(
                     objective, start, data.n_problems, options, plan, workers, duals
                 )
-        return BlockFit(results, duals, data.shift, (len(data.weights),))
+        return FitResult(results, duals, data.shift, (len(data.weights),))
 
     def _solved_unpenalized(
         self, data: TrainingData, objective: Objective, start: Callable[[int], InitialPoint]
-    ) -> BlockFit:
+    ) -> FitResult:
         """Solve the problem of each class, one after the other."""
         with self._solver_options() as options:
             pairs = [
                 solve_unpenalized(objective, start(k), options, k) for k in range(data.n_problems)
             ]
         duals = np.array([a for _, a in pairs]) if self.keep_duals else np.empty((0, 0))
-        return BlockFit([result for result, _ in pairs], duals, data.shift, (len(data.weights),))
+        return FitResult([result for result, _ in pairs], duals, data.shift, (len(data.weights),))
 
     def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
         """Solve the problems in fixed blocks of samples."""
@@ -242,7 +241,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
 
     def _fit_on(
         self, executor: Executor, load: Callable[..., BlockInput], sources: list[tuple[Any, ...]]
-    ) -> BlockFit:
+    ) -> FitResult:
         """Solve the problems in blocks, which an executor loads from sources."""
         with self._solver_options() as options:
             executor.persist(load, sources)

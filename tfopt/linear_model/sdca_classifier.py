@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
+from tfopt.linear_model._solver.block_fit import TargetEncoding
+from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomial
 from tfopt.linear_model._solver.solvers import SOLVERS
 from tfopt.linear_model.class_weights import class_factors
@@ -277,7 +278,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
                     f"{where}: set loss='logistic', which separates each class from the rest"
                 )
 
-    def _solved(self, data: TrainingData) -> BlockFit:
+    def _solved(self, data: TrainingData) -> FitResult:
         if not self._is_multinomial:
             return super()._solved(data)
         codes = np.zeros(data.X_shape[0], np.int64)
@@ -293,9 +294,9 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
             start[:, :-1], start[:, -1] = last.w, last.bias if self.fit_intercept else 0.0
         with self._solver_options() as options:
             result, duals = solve_multinomial(problem, start, options)
-        return BlockFit([result], duals, data.shift, (data.X_shape[0],))
+        return FitResult([result], duals, data.shift, (data.X_shape[0],))
 
-    def _set_attributes(self, fit: BlockFit) -> None:
+    def _set_attributes(self, fit: FitResult) -> None:
         shift = None if self._is_multinomial else fit.shift
         super()._set_attributes(dataclasses.replace(fit, shift=shift))
         if self._is_multinomial:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
-from tfopt.linear_model._solver.block_fit import BlockFit, TargetEncoding
+from tfopt.linear_model._solver.block_fit import TargetEncoding
+from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.least_squares import paths_of_targets, residuals
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CHOLESKY
@@ -227,11 +228,11 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
                 self._check_sums(weighted_sum(weights, each), squares)
         return self._training_data(X, lambda k: targets[k], len(targets), weights)
 
-    def _solved(self, data: TrainingData) -> BlockFit:
+    def _solved(self, data: TrainingData) -> FitResult:
         together = self._has_targets and (self.l1 > 0 or self._l2() > 0)
         return (self._solved_together(data) if together else None) or super()._solved(data)
 
-    def _solved_together(self, data: TrainingData) -> BlockFit | None:
+    def _solved_together(self, data: TrainingData) -> FitResult | None:
         """Solve for several targets by one factorization, if it applies to each of them."""
         _, n_threads = data.workers_and_threads()
         objective = self._objective(data.X_shape[1], n_threads, data.rows)
@@ -253,7 +254,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         duals = np.empty((0, data.X_shape[0]))
         if self.keep_duals:
             duals = residuals(objective, points, [result.certificate for result in solved])
-        return BlockFit(solved, duals, data.shift, data.X_shape[:1])
+        return FitResult(solved, duals, data.shift, data.X_shape[:1])
 
     def _check_sums(self, weighted: float, squares: float) -> None:
         """Refuse targets without a minimum, given their weighted sum and that of their squares."""
@@ -265,7 +266,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         if not math.isfinite(weighted if is_log else squares):
             raise NotFiniteError("the losses of the targets overflow: scale y or sample_weight")
 
-    def _set_attributes(self, fit: BlockFit) -> None:
+    def _set_attributes(self, fit: FitResult) -> None:
         super()._set_attributes(fit)
         if self._has_targets:
             return

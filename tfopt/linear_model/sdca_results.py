@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt.imports import imported
-from tfopt.linear_model._solver.block_fit import BlockFit
+from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model._solver.plan import applies_in_blocks
 
@@ -37,7 +37,7 @@ class SDCAResults:
         """Whether the samples are fitted in fixed blocks."""
         raise NotImplementedError
 
-    def _set_attributes(self, fit: BlockFit) -> None:
+    def _set_attributes(self, fit: FitResult) -> None:
         """Set the fitted attributes."""
         points = [result.certificate for result in fit.results]
         self.coef_ = np.array([point.w for point in points])

@@ -33,8 +33,8 @@ from tfopt.sdca_ops.validation import (
 from tfopt.variable import Variable
 
 #: A batch with more entries (stored values plus elements of the dense block) than this does not fit
-#: in cache, so neighbouring examples are visited together. (`linear_model._solver.ascent.LARGE` is
-#: the corresponding limit for the weights.)
+#: in cache, so neighbouring examples are visited together. (`LARGE` in
+#: `linear_model._solver.row_visits` is the corresponding limit for the weights.)
 CACHED = 2**20
 
 __all__ = ["SdcaResult", "sdca_fprint", "sdca_optimizer", "sdca_shrink_l1"]

@@ -168,8 +168,9 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/whole_rows.pyx::set_rows: cdef bint are_runs = True, "
     "merges -> cdef bint are_runs = False, merges": ("runs are stepped as rows with strides"),
     "tfopt/kernels/update/whole_tensors.pyx::run_tensors: end_share(&sums) -> pass": (_THREADS),
-    "tfopt/linear_model/_solver/ascent.py::solve_all: together = n_problems > 1"
-    " and not alone -> together = n_problems > 2 and not alone": (
+    "tfopt/linear_model/_solver/plan.py::make_plan: together = wanted.n_problem"
+    "s > 1 and not (visits or plan.begins_with_steps) -> together = wanted.n_pr"
+    "oblems > 2 and not (visits or plan.begins_with_steps)": (
         "there is one problem, or one for each of three classes and more"
     ),
     "tfopt/linear_model/_solver/multinomial.py::with_best_intercepts: H += sums"

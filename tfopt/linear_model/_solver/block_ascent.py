@@ -75,7 +75,7 @@ class BlockAscent:
         return damping
 
     def update_multiplier(self) -> None:
-        """Update the multiplier, which is the intercept; see `ascent._Epochs.update_multiplier`."""
+        """Update the multiplier, which is the intercept; see `RowVisits.update_multiplier`."""
         self.bias += self.bias_curvature * self.dual_sum
 
 

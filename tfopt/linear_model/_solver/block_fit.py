@@ -10,26 +10,26 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.ascent import INTERCEPT_SHARE
 from tfopt.linear_model._solver.block_ascent import BlockAscent, BlockVisits
 from tfopt.linear_model._solver.block_design import BlockDesign
 from tfopt.linear_model._solver.block_input import BlockInput, FirstBlocks, common_feature_names
 from tfopt.linear_model._solver.blocks import BlockState, collect_duals
 from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.execution import Executor
+from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.minimization import Epochs, Minimization
-from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.newton import Newton
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
 from tfopt.linear_model._solver.plan import make_block_plan
 from tfopt.linear_model._solver.reductions import SparseDelta, weighted_sum
+from tfopt.linear_model._solver.row_visits import INTERCEPT_SHARE
 from tfopt.linear_model._solver.rows import RowState
 from tfopt.linear_model._solver.solvers import INTERIOR
 from tfopt.linear_model._solver.steps import Steps
 
 __all__ = [
-    "BlockFit",
     "ClassCounts",
     "TargetEncoding",
     "init_block",
@@ -168,30 +168,6 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class BlockFit:
-    """The result of a fit to blocks.
-
-    Attributes
-    ----------
-    results : list of SolverResult
-    duals : object
-        The dual variables, or those of each block as `collect` returns them, or None.
-    shift : ndarray or None
-        What was subtracted from the features.
-    lengths : tuple of int
-        The numbers of rows of the blocks.
-    names : tuple of str, or None
-        The names of the features, if blocks have them.
-    """
-
-    results: list[SolverResult]
-    duals: Any
-    shift: np.ndarray | None
-    lengths: tuple[int, ...]
-    names: tuple[str, ...] | None = None
-
-
 class CheckpointManager(Protocol):
     """Saves the state of a fit, and restores it."""
 
@@ -211,7 +187,7 @@ def fit_blocks(
     options: SolverOptions,
     collect: Callable[[Callable[..., Any], Any], Any] | None,
     checkpoints: CheckpointManager | None = None,
-) -> BlockFit:
+) -> FitResult:
     """Fit an estimator to blocks.
 
     Parameters
@@ -230,7 +206,7 @@ def fit_blocks(
 
     Returns
     -------
-    BlockFit
+    FitResult
     """
     summary = executor.map_reduce(summarize_block, (estimator._has_classes, objective.intercept))
     if not summary["n"]:
@@ -273,7 +249,7 @@ def fit_blocks(
     minimization.run(None if checkpoints is None else checkpoints.after_iteration)
     results = [monitor.result() for monitor in minimization.monitors]
     duals = None if collect is None else collect(collect_duals, design.last_decisions())
-    return BlockFit(results, duals, shift, lengths, names)
+    return FitResult(results, duals, shift, lengths, names)
 
 
 def _agreed_shape(shapes: dict[int, tuple[int, int]]) -> tuple[tuple[int, ...], int]:

@@ -16,11 +16,11 @@ import numpy as np
 from tfopt.kernels.sdca import blocks as sdca_blocks
 from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver import rows
-from tfopt.linear_model._solver.ascent import bucket_for
 from tfopt.linear_model._solver.design import MemoryDesign, Point
 from tfopt.linear_model._solver.objective import Objective
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import SparseDelta
+from tfopt.linear_model._solver.row_visits import bucket_for
 from tfopt.linear_model._solver.rows import Linearization, RowState
 from tfopt.linear_model._solver.solvers import SDCA
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from tfopt.kernels.sdca import hessian_products, second_order
 from tfopt.linear_model._solver import work
-from tfopt.linear_model._solver.ascent import solve_all
 from tfopt.linear_model._solver.certificate import Certificate, assemble
+from tfopt.linear_model._solver.fit import solve_all
 from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows, as_rows
 from tfopt.linear_model._solver.plan import Wanted, make_plan
@@ -109,7 +109,7 @@ class RowSpace:
         workers: int,
         duals: np.ndarray,
     ) -> list[SolverResult] | None:
-        """Minimize as `ascent.solve_all` does, by a plan for the problem in coordinates.
+        """Minimize as `fit.solve_all` does, by a plan for the problem in coordinates.
 
         Certificates are those of all features: None if rounding has made one worse than is allowed.
         """

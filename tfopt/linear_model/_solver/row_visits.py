@@ -1,41 +1,29 @@
-"""Stochastic dual coordinate ascent in memory, of one problem or of several classes together."""
+"""Visits of rows in memory by dual coordinate ascent: of one problem, or of classes together."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.kernels.sdca import multiclass as sdca_classes
 from tfopt.kernels.sdca import solver as sdca_solver
 from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.coordinate_descent import CoordinateDescent
-from tfopt.linear_model._solver.design import LaneDesign, MemoryDesign, Point, aligned_zeros
-from tfopt.linear_model._solver.features import Features
-from tfopt.linear_model._solver.interior_point import InteriorPoint
-from tfopt.linear_model._solver.minimization import Epochs, Minimization
-from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
-from tfopt.linear_model._solver.newton import Newton
+from tfopt.linear_model._solver.design import Point, aligned_zeros
+from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
-from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
-from tfopt.linear_model._solver.sampling import sampled
-from tfopt.linear_model._solver.solvers import DESCENT, INTERIOR
-from tfopt.linear_model._solver.steps import Steps
 
-__all__ = ["LANES", "bucket_for", "intercept_curvature", "solve_all"]
+__all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]
 
+#: The largest number of classes that are solved together.
+LANES = sdca_classes.LANES
 #: The intercept's curvature relative to the mean of the examples': the best of those tried.
 INTERCEPT_SHARE = 0.1
 #: With more stored values, neighbouring rows are visited together: the weights no longer fit in
 #: the cache. (`sdca_ops.CACHED` counts the entries of a batch.)
 LARGE = 600_000
 MERGES = 2
-#: The relative gap of a sample's minimum, which is about how far it is from that of all rows; and
-#: the largest number of steps.
-SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 20
 
 
 def bucket_for(objective: Objective) -> int:
@@ -50,7 +38,7 @@ def intercept_curvature(objective: Objective, initial: InitialPoint) -> float:
     return INTERCEPT_SHARE * float(initial.curvature().mean()) or 1.0
 
 
-class _Epochs:
+class RowVisits:
     """Epochs over the examples of one problem, whose number is 0; perhaps in partitions.
 
     An epoch takes about as many visits as there are examples. Those whose visits leave the dual
@@ -174,131 +162,7 @@ class _Epochs:
         return duals
 
 
-#: The largest number of classes that are solved together.
-LANES = sdca_classes.LANES
-
-
-def solve_all(
-    objective: Objective,
-    initial_point: Callable[[int], InitialPoint],
-    n_problems: int,
-    options: SolverOptions,
-    plan: Plan,
-    workers: int,
-    duals: np.ndarray,
-) -> list[SolverResult]:
-    """Minimize the objectives of problems that share their rows, on several threads.
-
-    Parameters
-    ----------
-    objective : Objective
-    initial_point : callable
-        From the number of a problem to its initial point, which is made when the problem is due:
-        those of many classes at once would take more memory than the rows.
-    n_problems : int
-        One, or one for each class against the rest.
-    options : SolverOptions
-    plan : Plan
-    workers : int
-    duals : ndarray, shape (n_problems, n_examples) or (0, n_examples)
-        Is set to the dual variables, if it has rows for them.
-
-    Returns
-    -------
-    list of SolverResult
-        A relative gap exceeds `options.tol` only if `max_iter` was too small, or rounding limits
-        the accuracy.
-    """
-    rounds = -(-n_problems // (LANES * workers))
-    n_groups = min(rounds * workers, n_problems) if plan.together else n_problems
-
-    features = Features(objective)
-
-    def solve_group(group: Sequence[int]) -> list[SolverResult]:
-        first = group[0]
-        minimization, design = _minimization(
-            objective,
-            features,
-            [initial_point(k) for k in group],
-            options,
-            plan,
-            first,
-        )
-        minimization.run()
-        for kept, state in zip(duals[first:], design.states, strict=False):
-            kept[:] = state.best
-        return [monitor.result() for monitor in minimization.monitors]
-
-    if n_groups == 1:
-        return solve_group(range(n_problems))
-    groups = [group.tolist() for group in np.array_split(np.arange(n_problems), n_groups)]
-    solved = Parallel(n_jobs=workers, require="sharedmem")(
-        delayed(solve_group)(group) for group in groups
-    )
-    return [result for group in solved for result in group]
-
-
-def _minimization(
-    objective: Objective,
-    features: Features,
-    initial_points: list[InitialPoint],
-    options: SolverOptions,
-    plan: Plan,
-    first: int,
-) -> tuple[Minimization, MemoryDesign]:
-    """Prepare to minimize one problem, or up to LANES: with equal results, but for rounding."""
-    examples = [initial.examples() for initial in initial_points]
-
-    begun: list[_Epochs | _ClassEpochs] = []
-
-    def visits() -> _Epochs | _ClassEpochs:
-        if not begun and plan.together:
-            begun.append(_ClassEpochs(objective, initial_points, options))
-        elif not begun:
-            begun.append(_Epochs(objective, initial_points[0], options, plan.n_partitions))
-        return begun[0]
-
-    def duals(problem: int) -> np.ndarray:
-        return visits().duals(problem)
-
-    design = (LaneDesign if plan.together else MemoryDesign)(objective, examples, plan, duals)
-    steps: Steps
-    if plan.steps == DESCENT:
-        steps = CoordinateDescent(objective, design, features, options.tol)
-    else:
-        steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(objective, design)
-    epochs, n = Epochs(objective, design, visits), len(examples)
-    minimization = Minimization(plan, steps, epochs, design.keep_best, options, n, first)
-    for k, initial in enumerate(initial_points):
-        if initial.w is None:
-            if plan.begins_with_steps:
-                minimization.begin_steps(k, *_newton_start(objective, initial, options, plan))
-        elif plan.begins_with_steps and plan.steps != INTERIOR:
-            minimization.begin_steps(k, initial.w, initial.bias)
-        elif math.isfinite(plan.step_cost) and plan.steps != DESCENT:
-            minimization.begin_steps(k, initial.w, initial.bias, tentatively=True)
-    return minimization, design
-
-
-def _newton_start(
-    objective: Objective, initial: InitialPoint, options: SolverOptions, plan: Plan
-) -> Point:
-    """Return where Newton's method begins: at the minimum for a sample of many rows, or at 0."""
-    zero = np.zeros(objective.n_weights), initial.bias
-    sample = sampled(objective, initial, plan.sample) if plan.sample else None
-    if sample is None:
-        return zero
-    options = options._replace(tol=SAMPLE_TOL, max_iter=SAMPLE_STEPS, polish=False, report=None)
-    plan = plan._replace(is_only=True)
-    few, start = sample
-    start = start._replace(w=zero[0])
-    minimization, _ = _minimization(few, Features(few), [start], options, plan, 0)
-    minimization.run()
-    best = minimization.monitors[0].result().certificate
-    return best.w, best.bias
-
-
-class _ClassEpochs:
+class LaneVisits:
     """Epochs of up to LANES classes together; unused columns are zero."""
 
     def __init__(
@@ -364,7 +228,7 @@ class _ClassEpochs:
         return dict(enumerate(estimates.tolist()))
 
     def update_multiplier(self) -> None:
-        """Update the multipliers, which are the intercepts; see `_Epochs.update_multiplier`."""
+        """Update the multipliers, which are the intercepts; see `RowVisits.update_multiplier`."""
         if self.objective.intercept:
             duals = self.labels * self.b
             duals *= self.samples["weight"][:, None]
