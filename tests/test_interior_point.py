@@ -24,7 +24,8 @@ from tfopt.linear_model._solver import interior_fields, interior_rows, monitor, 
 from tfopt.linear_model._solver.design import MemoryDesign
 from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
-from tfopt.linear_model._solver.plan import Wanted, make_plan
+from tfopt.linear_model._solver.parameters import Parameters
+from tfopt.linear_model._solver.plan import make_plan
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_losses import loss_named
@@ -308,7 +309,9 @@ def test_a_step_at_once_is_that_in_rounds(seed: int, intercept: bool) -> None:
     u[-1] *= intercept
     methods = []
     for _ in range(2):
-        design = MemoryDesign(objective, [examples], make_plan(objective, Wanted()), lambda k: y)
+        design = MemoryDesign(
+            objective, [examples], make_plan(objective, Parameters()), lambda k: y
+        )
         methods.append(InteriorPoint(objective, design))
         methods[-1].begin({0: (u[:-1], float(u[-1]))}, {})
     one, other = methods

@@ -17,6 +17,7 @@ from tfopt.linear_model._solver import monitor, newton
 from tfopt.linear_model._solver import plan as plans
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.intercept import intercept_search
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model.losses import LOSSES
 
 random = np.random.default_rng(2)
@@ -127,7 +128,7 @@ def test_a_fit_to_a_tolerance_ends_where_it_is_reached(loss: str, solver: str) -
 
 @pytest.mark.parametrize("polish", [False, True])
 def test_epochs_polish_only_what_is_to_be_polished(polish: bool) -> None:
-    options = monitor.SolverOptions(False, 0, 100, 1e-3, polish=polish)
+    options = Parameters(max_iter=100, tol=1e-3, polish=polish)
     follows = monitor.ConvergenceMonitor(options, plans.Plan("sdca", "sdca", polishing_epochs=9), 0)
     follows.update(Certificate(np.ones(1), 0.0, 1.0, 1e-4), 5, 1e-4)
     assert follows.is_done != polish

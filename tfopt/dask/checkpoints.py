@@ -13,7 +13,7 @@ from tfopt.errors import CheckpointError
 from tfopt.linear_model._solver.block_ascent import BlockVisits
 from tfopt.linear_model._solver.blocks import BlockState
 from tfopt.linear_model._solver.minimization import Minimization
-from tfopt.linear_model._solver.monitor import SolverOptions
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model.ftrl_stopping import Improvement
 
 __all__ = ["BlockFitCheckpoints", "StreamFitCheckpoints", "saved_seed"]
@@ -36,10 +36,10 @@ class BlockFitCheckpoints:
         Iterations from one checkpoint to the next.
     resume : str or None
         The folder of a checkpoint to resume from.
-    options : SolverOptions
+    options : Parameters
     """
 
-    def __init__(self, path: str | None, every: int, resume: str | None, options: SolverOptions):
+    def __init__(self, path: str | None, every: int, resume: str | None, options: Parameters):
         self.path, self.every, self.resume, self.options = path, every, resume, options
         self.identity: dict[str, Any] = {}
         self.reached = 0

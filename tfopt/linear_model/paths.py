@@ -13,10 +13,11 @@ from sklearn.utils.parallel import Parallel, delayed
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.least_squares import LeastSquares, paths_of_targets
-from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model._solver.newton_path import NewtonPath
 from tfopt.linear_model._solver.objective import as_rows
-from tfopt.linear_model._solver.plan import Wanted, make_plan
+from tfopt.linear_model._solver.parameters import Parameters
+from tfopt.linear_model._solver.plan import make_plan
 from tfopt.linear_model._solver.quadratic_model import MOST_IN_MATRIX
 from tfopt.linear_model._solver.solvers import CHOLESKY, DESCENT
 from tfopt.linear_model._solver.work import descent_work, hessian_work
@@ -103,14 +104,14 @@ class WarmFits:
         objective = model._objective(data.X_shape[1], n_threads, data.rows)
         squared = objective.phi.is_quadratic
         if squared and self.l1s.any():
-            plan = make_plan(objective, Wanted(DESCENT))
+            plan = make_plan(objective, Parameters(DESCENT))
             applies = not (model.adaptive or model.num_loss_partitions is not None)
             applies = applies and model.solver in ("auto", DESCENT)
             applies = applies and objective.n_weights <= MOST_IN_MATRIX
             work = self.l1s.size * descent_work(objective, is_warm=True)
             applies = applies and hessian_work(objective) <= work
         else:
-            plan = model._plan(objective, data.n_problems)
+            plan = make_plan(objective, model._parameters(), data.n_problems)
             applies = plan.solver == CHOLESKY
             applies = applies and not self.l1s.any() and not model._phi.is_joint
         if not applies or objective.phi.is_linear_far:
@@ -160,7 +161,7 @@ class WarmFits:
             return None
         return FitResult(solved, np.empty((0, 0)), self.data.shift, self.data.X_shape[:1])
 
-    def _solve_paths(self, options: SolverOptions) -> list[SolverResult | None]:
+    def _solve_paths(self, options: Parameters) -> list[SolverResult | None]:
         """Return the next solution of each path, or None where no step leads there."""
         penalties, (workers, _) = (self.model.l1, self.model.l2), self.data.workers_and_threads()
         if workers == 1:

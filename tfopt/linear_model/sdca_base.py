@@ -27,7 +27,7 @@ from tfopt.linear_model._solver.objective import (
     as_rows,
     dual_point,
 )
-from tfopt.linear_model._solver.plan import Plan, Wanted, make_plan
+from tfopt.linear_model._solver.plan import make_plan
 from tfopt.linear_model._solver.solvers import CHOLESKY, SOLVERS
 from tfopt.linear_model._solver.unpenalized import solve_unpenalized
 from tfopt.linear_model.inference import InferenceMixin
@@ -50,31 +50,6 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         )
         return checked
 
-    def _plan(
-        self,
-        objective: Objective,
-        n_problems: int,
-        mean_square: Callable[[], float] | None = None,
-        *,
-        polishes: bool = True,
-    ) -> Plan:
-        """Return how to fit; without `mean_square`, that of rows, no strong l2 is relied on."""
-        wanted = self._wanted(n_problems, mean_square)
-        return make_plan(objective, wanted._replace(polishes=wanted.polishes and polishes))
-
-    def _wanted(self, n_problems: int, mean_square: Callable[[], float] | None) -> Wanted:
-        """Return what the options ask of a plan."""
-        return Wanted(
-            solver=self.solver,
-            adaptive=bool(self.adaptive),
-            n_partitions=self.num_loss_partitions,
-            n_problems=n_problems,
-            tol=self._tol,
-            polishes=self.tol is None,
-            is_warm=self._is_warm,
-            mean_square=mean_square,
-        )
-
     def _initial_point(
         self, data: TrainingData, objective: Objective, last: WarmStart | None, k: int
     ) -> InitialPoint:
@@ -92,10 +67,6 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         point = InitialPoint(y, data.weights, curvature, zeros, last.bias[k], last.w[k])
         duals = last.duals[k] if last.duals is not None else dual_point(objective, point)
         return point._replace(a=objective.phi.clip_duals(duals, y))
-
-    @property
-    def _is_warm(self) -> bool:
-        return bool(self.warm_start and hasattr(self, "coef_"))
 
     def _warm_start(self, data: TrainingData) -> WarmStart | None:
         """Return the last fit, if this one goes on from there."""
@@ -172,7 +143,8 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
             objective = self._objective(X.shape[1], 1, data.rows)
             if not objective.is_penalized:
                 return True
-            plan = self._plan(objective, n_problems, lambda: data.mean_square, polishes=False)
+            asked = self._parameters()._replace(polish=False)
+            plan = make_plan(objective, asked, n_problems, lambda: data.mean_square)
             return plan.begins_with_steps and plan.forms_hessian
 
         shift = centering_shift(moments, len(X), is_factorized)
@@ -195,18 +167,16 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         start = partial(self._initial_point, data, objective, self._warm_start(data))
         if not objective.is_penalized:
             return self._solved_unpenalized(data, objective, start)
-        wanted = self._wanted(data.n_problems, lambda: data.mean_square)
+        n, square = data.n_problems, lambda: data.mean_square
         with self._solver_options() as options:
-            duals = np.empty((data.n_problems if self.keep_duals else 0, data.X_shape[0]))
+            duals = np.empty((n if self.keep_duals else 0, data.X_shape[0]))
             results = None
-            if pays(objective, wanted) and data.row_space.is_exact:
+            if pays(objective, options, square) and data.row_space.is_exact:
                 space = data.row_space
-                results = space.solve_all(objective, start, options, wanted, workers, duals)
+                results = space.solve_all(objective, start, n, options, square, workers, duals)
             if results is None:
-                plan = make_plan(objective, wanted)
-                results = solve_all(
-                    objective, start, data.n_problems, options, plan, workers, duals
-                )
+                plan = make_plan(objective, options, n, square)
+                results = solve_all(objective, start, n, options, plan, workers, duals)
         return FitResult(results, duals, data.shift, (len(data.weights),))
 
     def _solved_unpenalized(

@@ -16,8 +16,8 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from tfopt import threads
-from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.objective import NO_ROWS, Objective, Rows
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.solvers import SOLVERS
 from tfopt.linear_model.loss_choice import LossChoice
 from tfopt.linear_model.sdca_results import ProgressBar
@@ -57,6 +57,7 @@ class SDCAOptions(LossChoice):
     n_jobs: Any
     random_state: Any
     verbose: Any
+    warm_start: Any
     callback: Any
 
     def _check_options(self) -> None:
@@ -188,20 +189,30 @@ class SDCAOptions(LossChoice):
             threads=n_threads,
         )
 
-    @contextlib.contextmanager
-    def _solver_options(self, seed: int | None = None) -> Iterator[SolverOptions]:
-        """Yield the solver options; show a progress bar meanwhile."""
-        if seed is None:
-            seed = _seed_of(self.random_state)
-        deadline = math.inf if self.max_time is None else time.perf_counter() + self.max_time
-        options = SolverOptions(
+    @property
+    def _is_warm(self) -> bool:
+        """Whether a fit goes on from the last one."""
+        return bool(self.warm_start and hasattr(self, "coef_"))
+
+    def _parameters(self) -> Parameters:
+        """Return what the options ask of a fit, but for a seed and a deadline."""
+        return Parameters(
+            solver=self.solver,
             adaptive=bool(self.adaptive),
-            seed=seed,
+            n_partitions=None if self._has_blocks else self.num_loss_partitions,
+            is_warm=self._is_warm,
             max_iter=self.max_iter,
             tol=self._tol,
             polish=self.tol is None,
-            deadline=deadline,
         )
+
+    @contextlib.contextmanager
+    def _solver_options(self, seed: int | None = None) -> Iterator[Parameters]:
+        """Yield the parameters of a fit; show a progress bar meanwhile."""
+        if seed is None:
+            seed = _seed_of(self.random_state)
+        deadline = math.inf if self.max_time is None else time.perf_counter() + self.max_time
+        options = self._parameters()._replace(seed=seed, deadline=deadline)
         if not self.verbose and self.callback is None:
             yield options
             return

@@ -12,6 +12,7 @@ from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.linear_model._solver.block_fit import TargetEncoding
 from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.least_squares import paths_of_targets, residuals
+from tfopt.linear_model._solver.plan import make_plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CHOLESKY
 from tfopt.linear_model.losses import regression_losses
@@ -236,7 +237,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         """Solve for several targets by one factorization, if it applies to each of them."""
         _, n_threads = data.workers_and_threads()
         objective = self._objective(data.X_shape[1], n_threads, data.rows)
-        plan = self._plan(objective, data.n_problems)
+        plan = make_plan(objective, self._parameters(), data.n_problems)
         if (
             plan.solver != CHOLESKY
             or self.num_loss_partitions is not None

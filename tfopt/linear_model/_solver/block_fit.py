@@ -19,9 +19,9 @@ from tfopt.linear_model._solver.execution import Executor
 from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.minimization import Epochs, Minimization
-from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.newton import Newton
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import make_block_plan
 from tfopt.linear_model._solver.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._solver.row_visits import INTERCEPT_SHARE
@@ -184,7 +184,7 @@ def fit_blocks(
     estimator: Any,
     executor: Executor,
     objective: Objective,
-    options: SolverOptions,
+    options: Parameters,
     collect: Callable[[Callable[..., Any], Any], Any] | None,
     checkpoints: CheckpointManager | None = None,
 ) -> FitResult:
@@ -197,7 +197,7 @@ def fit_blocks(
         Its blocks are BlockInput.
     objective : Objective
         Without rows, and without a number of weights.
-    options : SolverOptions
+    options : Parameters
     collect : callable, optional
         The method of the executor that returns the dual variables of the blocks; None: they are not
         needed.

@@ -17,9 +17,10 @@ from tfopt.kernels.sdca import hessian_products, second_order
 from tfopt.linear_model._solver import work
 from tfopt.linear_model._solver.certificate import Certificate, assemble
 from tfopt.linear_model._solver.fit import solve_all
-from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows, as_rows
-from tfopt.linear_model._solver.plan import Wanted, make_plan
+from tfopt.linear_model._solver.parameters import Parameters
+from tfopt.linear_model._solver.plan import make_plan
 
 __all__ = ["RowSpace", "pays"]
 
@@ -33,11 +34,11 @@ CHUNK = 4096
 ROUNDING, MORE, MOST_RAISES = 2.0**-52, 100.0, 3
 
 
-def pays(objective: Objective, wanted: Wanted) -> bool:
+def pays(objective: Objective, asked: Parameters, mean_square: Callable[[], float]) -> bool:
     """Whether to solve in coordinates: it applies, and is less work than with all features."""
     data, _, _, dense = objective.rows
     n, m = dense.shape
-    applies = wanted.solver == "auto" and not wanted.asks_for_visits
+    applies = asked.solver == "auto" and not asked.asks_for_visits
     applies = applies and objective.l1 == 0 and objective.l2 > 0 and data.size == 0
     if not (applies and 0 < n < m and n <= work.MOST_WEIGHTS):
         return False
@@ -48,8 +49,7 @@ def pays(objective: Objective, wanted: Wanted) -> bool:
     most = (EPOCHS if is_smooth else EPOCHS_OF_CORNERS) * work.epoch_work(objective)
     if m <= work.MOST_WEIGHTS:
         most = min(most, steps_work(objective))
-    if wanted.mean_square is not None:
-        most = min(most, work.ascent_work(objective, wanted.mean_square(), wanted.tol))
+    most = min(most, work.ascent_work(objective, mean_square(), asked.tol))
     return bool(products + steps_work(few) <= most)
 
 
@@ -104,8 +104,9 @@ class RowSpace:
         self,
         objective: Objective,
         initial_point: Callable[[int], InitialPoint],
-        options: SolverOptions,
-        wanted: Wanted,
+        n_problems: int,
+        options: Parameters,
+        mean_square: Callable[[], float],
         workers: int,
         duals: np.ndarray,
     ) -> list[SolverResult] | None:
@@ -113,9 +114,9 @@ class RowSpace:
 
         Certificates are those of all features: None if rounding has made one worse than is allowed.
         """
-        n, n_problems = len(self._upper), wanted.n_problems
+        n = len(self._upper)
         few = objective._replace(rows=self.rows, n_weights=n)
-        plan = make_plan(few, wanted)
+        plan = make_plan(few, options, n_problems, mean_square)
         plan = plan._replace(reason=f"{plan.reason}, in coordinates of the rows")
         initials = functools.cache(initial_point)
 

@@ -15,9 +15,10 @@ from tfopt.linear_model._solver.design import LaneDesign, MemoryDesign, Point
 from tfopt.linear_model._solver.features import Features
 from tfopt.linear_model._solver.interior_point import InteriorPoint
 from tfopt.linear_model._solver.minimization import Epochs, Minimization
-from tfopt.linear_model._solver.monitor import SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import SolverResult
 from tfopt.linear_model._solver.newton import Newton
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.row_visits import LANES, LaneVisits, RowVisits
 from tfopt.linear_model._solver.sampling import sampled
@@ -59,7 +60,7 @@ def solve_all(
     objective: Objective,
     initial_point: Callable[[int], InitialPoint],
     n_problems: int,
-    options: SolverOptions,
+    options: Parameters,
     plan: Plan,
     workers: int,
     duals: np.ndarray,
@@ -74,7 +75,7 @@ def solve_all(
         those of many classes at once would take more memory than the rows.
     n_problems : int
         One, or one for each class against the rest.
-    options : SolverOptions
+    options : Parameters
     plan : Plan
     workers : int
     duals : ndarray, shape (n_problems, n_examples) or (0, n_examples)
@@ -119,7 +120,7 @@ def _minimization(
     objective: Objective,
     features: Features,
     initial_points: list[InitialPoint],
-    options: SolverOptions,
+    options: Parameters,
     plan: Plan,
     first: int,
 ) -> tuple[Minimization, MemoryDesign]:
@@ -158,7 +159,7 @@ def _minimization(
 
 
 def _newton_start(
-    objective: Objective, initial: InitialPoint, options: SolverOptions, plan: Plan
+    objective: Objective, initial: InitialPoint, options: Parameters, plan: Plan
 ) -> Point:
     """Return where Newton's method begins: at the minimum for a sample of many rows, or at 0."""
     zero = np.zeros(objective.n_weights), initial.bias

@@ -17,8 +17,9 @@ from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate, scaled_gap
 from tfopt.linear_model._solver.lanes import lane_predictions, lane_sums
-from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._solver.objective import InitialPoint, Objective, Rows
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.quadratic_model import minimize_model, without_intercept
 from tfopt.linear_model._solver.reductions import weighted_sum
@@ -142,7 +143,7 @@ class LeastSquares:
         self._gradient = gradient[:-1] + self._column * change
         self._least = max(losses + float(change * gradient[-1]) / 2, 0.0)
 
-    def solve(self, l1: float, l2: float, options: SolverOptions) -> SolverResult | None:
+    def solve(self, l1: float, l2: float, options: Parameters) -> SolverResult | None:
         """Return the solution for an l1 and l2, sought from the last one.
 
         None: rounding is too much for the tolerance.

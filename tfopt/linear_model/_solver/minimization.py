@@ -9,8 +9,9 @@ import numpy as np
 
 from tfopt.linear_model._solver.certificate import Certificate, certify
 from tfopt.linear_model._solver.design import Design, Point
-from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.solvers import INTERIOR
 from tfopt.linear_model._solver.steps import Steps
@@ -78,7 +79,7 @@ class Minimization:
         None if there are only steps.
     keep_best : callable
         Keeps the dual variables of a problem's last certificate, which is the best so far.
-    options : SolverOptions
+    options : Parameters
     n_problems : int
     first_number : int, optional
         The number of the first problem, for the history.
@@ -96,7 +97,7 @@ class Minimization:
         steps: Steps,
         epochs: Epochs | None,
         keep_best: Callable[[int], None],
-        options: SolverOptions,
+        options: Parameters,
         n_problems: int,
         first_number: int = 0,
     ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +11,12 @@ import numpy as np
 from tfopt.errors import NotFiniteError
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.history import History
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.solvers import INTERIOR, SDCA
 from tfopt.linear_model._solver.work import INTERIOR_STEPS, NEWTON_STEPS
 
-__all__ = ["ConvergenceMonitor", "SolverOptions", "SolverResult"]
+__all__ = ["ConvergenceMonitor", "SolverResult"]
 
 #: The largest number of epochs between certificates.
 CERTIFY_EVERY = 10
@@ -39,38 +39,6 @@ PATIENCE = 1.5
 #: It is tried once more when epochs have come within this relative gap, where it is to take over
 #: their dual variables and so takes fewer iterations.
 NEAR = 1e-3
-
-
-class SolverOptions(NamedTuple):
-    """Options of a solver.
-
-    Attributes
-    ----------
-    adaptive : bool
-        Sample examples by importance.
-    seed : int
-    max_iter : int
-        The largest number of epochs and Newton steps together.
-    tol : float
-        The relative duality gap to stop at.
-    report : callable, optional
-        Called with the record of each iteration.
-    polish : bool
-        Whether a solution within `tol` is refined to the last digits if that is cheap.
-    stopped : callable
-        Whether to end with the next certificate, whatever its gap.
-    deadline : float
-        The time of `time.perf_counter` from which on to do so.
-    """
-
-    adaptive: bool
-    seed: int
-    max_iter: int
-    tol: float
-    report: Callable[[dict[str, Any]], object] | None = None
-    polish: bool = False
-    stopped: Callable[[], bool] | None = None
-    deadline: float = math.inf
 
 
 class SolverResult(NamedTuple):
@@ -106,7 +74,7 @@ class ConvergenceMonitor:
 
     Parameters
     ----------
-    options : SolverOptions
+    options : Parameters
     plan : Plan
     number : int
         The number of the problem among those that are solved together.
@@ -124,7 +92,7 @@ class ConvergenceMonitor:
         Whether it was given up because no step lowers the objective further.
     """
 
-    def __init__(self, options: SolverOptions, plan: Plan, number: int):
+    def __init__(self, options: Parameters, plan: Plan, number: int):
         self.options, self.plan, self._step_cost = options, plan, plan.step_cost
         self._polishing_epochs = plan.polishing_epochs if options.polish else 0
         self._steps_polish = plan.step_polishes and options.polish

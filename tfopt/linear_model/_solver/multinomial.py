@@ -22,9 +22,10 @@ from scipy.special import kl_div
 from tfopt.kernels.sdca import second_order
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.minimization import Minimization
-from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._solver.multinomial_system import Multinomial, MultinomialSystem, is_small
 from tfopt.linear_model._solver.newton import MIN_DECREASE, armijo_holds
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CG
@@ -53,7 +54,7 @@ class _Place(NamedTuple):
 
 
 def solve_multinomial(
-    problem: Multinomial, start: np.ndarray, options: SolverOptions
+    problem: Multinomial, start: np.ndarray, options: Parameters
 ) -> tuple[SolverResult, np.ndarray]:
     """Minimize the objective.
 
@@ -62,7 +63,7 @@ def solve_multinomial(
     problem : Multinomial
     start : ndarray, shape (n_classes, n_features + 1)
         Weights, and the intercepts as the last column.
-    options : SolverOptions
+    options : Parameters
 
     Returns
     -------

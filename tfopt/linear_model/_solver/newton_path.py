@@ -14,9 +14,10 @@ import numpy as np
 from tfopt.linear_model._solver import rows
 from tfopt.linear_model._solver.certificate import Certificate, assemble
 from tfopt.linear_model._solver.design import MemoryDesign, Point
-from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._solver.newton import line_search, solve_newton_system
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 
@@ -104,7 +105,7 @@ class NewtonPath:
         self._duals: FeasibleDuals | None = None
 
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
-    def solve(self, l1: float, l2: float, options: SolverOptions) -> SolverResult | None:
+    def solve(self, l1: float, l2: float, options: Parameters) -> SolverResult | None:
         """Return the solution for an l2, sought from the last one; None if no step leads there.
 
         l1 is 0.

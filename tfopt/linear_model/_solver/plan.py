@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tfopt.linear_model._solver import work
 from tfopt.linear_model._solver.interior_rows import Step
 from tfopt.linear_model._solver.objective import Objective
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.reasons import count_of, reason_of, time_of
 from tfopt.linear_model._solver.solvers import (
     CG,
@@ -25,7 +26,7 @@ from tfopt.linear_model._solver.solvers import (
     has_hessian,
 )
 
-__all__ = ["Plan", "Wanted", "applies_in_blocks", "make_block_plan", "make_plan"]
+__all__ = ["Plan", "applies_in_blocks", "make_block_plan", "make_plan"]
 
 
 #: With more weights the Hessian is not formed in blocks, where it is a long message, too.
@@ -48,43 +49,6 @@ EPOCHS_BEFORE, EPOCHS_BEFORE_FEW, SHARE_BEFORE = 8, 2, 0.2
 #: With so many values or more, and so many weights, epochs visit two partitions at a time, and with
 #: so many values four. Partitions whose changes overlap much cost more epochs than they save.
 VALUES_OF_TWO, WEIGHTS_OF_TWO, VALUES_OF_FOUR = 2**20, 2000, 2**24
-
-
-class Wanted(NamedTuple):
-    """What the options of a fit ask of its plan.
-
-    Attributes
-    ----------
-    solver : str
-        "auto", or the only one to be used.
-    adaptive : bool
-        Whether visits are sampled by importance.
-    n_partitions : int or None
-        How many are visited in parallel; None: as many as the data are for.
-    n_problems : int
-    tol : float
-        The relative gap to be reached.
-    polishes : bool
-        Whether a solution is to be polished, if that is cheap.
-    is_warm : bool
-        Whether weights near the solution are known.
-    mean_square : callable or None
-        Returns the mean of the rows' squared norms. Without it, no plan relies on a strong l2.
-    """
-
-    solver: str = "auto"
-    adaptive: bool = False
-    n_partitions: int | None = None
-    n_problems: int = 1
-    tol: float = 1e-4
-    polishes: bool = False
-    is_warm: bool = False
-    mean_square: Callable[[], float] | None = None
-
-    @property
-    def asks_for_visits(self) -> bool:
-        """Whether options of the visits were set, so that a fit is to begin with them."""
-        return self.adaptive or self.n_partitions is not None
 
 
 class Plan(NamedTuple):
@@ -162,12 +126,27 @@ class Plan(NamedTuple):
         return f"{time_of(steps * self.epoch)} expected, instead of {time_of(epochs * self.epoch)}"
 
 
-def make_plan(objective: Objective, wanted: Wanted) -> Plan:
-    """Return the plan for rows in memory."""
-    n_partitions = _n_partitions(objective, wanted)
-    visits = wanted.adaptive or n_partitions > 1
-    plan = _chosen(objective, wanted, visits)
-    together = wanted.n_problems > 1 and not (visits or plan.begins_with_steps)
+def make_plan(
+    objective: Objective,
+    asked: Parameters,
+    n_problems: int = 1,
+    mean_square: Callable[[], float] | None = None,
+) -> Plan:
+    """Return the plan for rows in memory.
+
+    Parameters
+    ----------
+    objective : Objective
+    asked : Parameters
+    n_problems : int, optional
+        That share the rows.
+    mean_square : callable, optional
+        Returns the mean of the rows' squared norms. Without it, no plan relies on a strong l2.
+    """
+    n_partitions = _n_partitions(objective, asked, n_problems)
+    visits = asked.adaptive or n_partitions > 1
+    plan = _chosen(objective, asked, visits, mean_square)
+    together = n_problems > 1 and not (visits or plan.begins_with_steps)
     return plan._replace(
         n_partitions=n_partitions,
         together=together and objective.phi.is_classification,
@@ -175,14 +154,14 @@ def make_plan(objective: Objective, wanted: Wanted) -> Plan:
     )
 
 
-def _n_partitions(objective: Objective, wanted: Wanted) -> int:
+def _n_partitions(objective: Objective, asked: Parameters, n_problems: int) -> int:
     """Return the number of partitions that are visited in parallel.
 
     It must not depend on the machine, for the result depends on it.
     """
-    if wanted.n_partitions is not None:
-        return wanted.n_partitions
-    if wanted.adaptive or wanted.n_problems > 1:  # classes are solved in parallel instead
+    if asked.n_partitions is not None:
+        return asked.n_partitions
+    if asked.adaptive or n_problems > 1:  # classes are solved in parallel instead
         return 1
     n_values = objective.n_features
     if n_values < VALUES_OF_TWO or objective.n_weights < WEIGHTS_OF_TWO:
@@ -190,20 +169,22 @@ def _n_partitions(objective: Objective, wanted: Wanted) -> int:
     return 2 if n_values < VALUES_OF_FOUR else 4
 
 
-def _chosen(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
+def _chosen(
+    objective: Objective, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+) -> Plan:
     """Return the plan of the solvers; `visits` says whether options have it begin with epochs."""
-    is_auto = wanted.solver == "auto"
-    if wanted.solver == DESCENT or (is_auto and has_descent(objective)):
-        expected = work.descent_work(objective, is_warm=wanted.is_warm)
-        if not is_auto or _begins_with_descent(objective, wanted, expected):
-            return _descent_alone(objective, wanted, expected)
+    is_auto = asked.solver == "auto"
+    if asked.solver == DESCENT or (is_auto and has_descent(objective)):
+        expected = work.descent_work(objective, is_warm=asked.is_warm)
+        if not is_auto or _begins_with_descent(objective, asked, expected, mean_square):
+            return _descent_alone(objective, asked, expected)
         return _descent_after_epochs(objective)
-    if wanted.solver != SDCA and applies(INTERIOR, objective):
-        return _interior(objective, wanted, visits)
-    if wanted.solver == SDCA or not has_hessian(objective):
+    if asked.solver != SDCA and applies(INTERIOR, objective):
+        return _interior(objective, asked, visits)
+    if asked.solver == SDCA or not has_hessian(objective):
         needed = f"{INTERIOR} needs " + ("l1=0" if objective.l1 > 0 else "fewer features")
         return _epochs_alone(objective, needed if is_auto else "asked for")
-    return _newton(objective, wanted, visits)
+    return _newton(objective, asked, visits, mean_square)
 
 
 def _epochs_alone(objective: Objective, why: str) -> Plan:
@@ -211,12 +192,12 @@ def _epochs_alone(objective: Objective, why: str) -> Plan:
     return Plan(SDCA, SDCA, reason_of(SDCA, objective, why), polishing_epochs=polishing)
 
 
-def _descent_alone(objective: Objective, wanted: Wanted, expected: float) -> Plan:
+def _descent_alone(objective: Objective, asked: Parameters, expected: float) -> Plan:
     a_step = work.choose_linear_solver(objective)[1] * work.epoch_work(objective)
     return Plan(
         DESCENT,
         DESCENT,
-        reason_of(DESCENT, objective, _expected(expected, wanted)),
+        reason_of(DESCENT, objective, _expected(expected, asked)),
         is_only=True,
         forms_hessian=True,
         step_polishes=a_step <= work.CHEAP,
@@ -241,7 +222,7 @@ def _descent_after_epochs(objective: Objective) -> Plan:
     )
 
 
-def _interior(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
+def _interior(objective: Objective, asked: Parameters, visits: bool) -> Plan:
     """Return the plan with the interior-point method, as if it took a few Newton steps."""
     epoch, whole = work.epoch_work(objective), work.interior_work(objective)
     polishing = int(work.CHEAP / epoch)
@@ -251,22 +232,22 @@ def _interior(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
     epochs_first = epoch * n_first <= SHARE_BEFORE * whole
     if leaves_out:
         whole *= SHARE_OF_MANY
-    if wanted.solver == INTERIOR:
+    if asked.solver == INTERIOR:
         step, begins = 0.0, True
     elif objective.n_weights > work.MOST_WEIGHTS:
         return _epochs_alone(objective, f"{INTERIOR} is for at most {work.MOST_WEIGHTS} features")
     else:
         step, begins = whole / epoch / work.NEWTON_STEPS, whole <= work.EPOCHS_OF_CORNERS * epoch
-        polishes = wanted.polishes and begins and whole <= work.INTERIOR_STEPS * work.CHEAP
+        polishes = asked.polish and begins and whole <= work.INTERIOR_STEPS * work.CHEAP
         begins = begins and not visits and (polishes or not epochs_first)
     can_polish = whole <= (work.INTERIOR_STEPS * work.CHEAP if begins else work.CHEAP)
     solver = INTERIOR if begins else SDCA
-    why = _expected(whole, wanted) if begins else f"epochs tell whether {INTERIOR} is less work"
+    why = _expected(whole, asked) if begins else f"epochs tell whether {INTERIOR} is less work"
     return Plan(
         solver,
         INTERIOR,
         reason_of(solver, objective, why),
-        is_only=wanted.solver != "auto",
+        is_only=asked.solver != "auto",
         step_cost=step,
         forms_hessian=True,
         leaves_out_rows=leaves_out,
@@ -276,27 +257,29 @@ def _interior(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
     )
 
 
-def _newton(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
+def _newton(
+    objective: Objective, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+) -> Plan:
     epoch, (forms_hessian, step) = work.epoch_work(objective), work.choose_linear_solver(objective)
     is_certain = work.is_tall(objective) and not objective.phi.is_linear_far
     doubt = 0.0 if forms_hessian else DOUBT if is_certain else math.inf
     rate = 0.0
-    if wanted.solver == "auto":
-        rate = _first_epochs_rate(objective, wanted)
+    if asked.solver == "auto":
+        rate = _first_epochs_rate(objective, asked, mean_square)
         begins = not visits and rate == 0 and begins_with_newton(objective)
         steps = CHOLESKY if forms_hessian else CG
     else:
-        forms_hessian, begins, steps = wanted.solver == CHOLESKY, True, wanted.solver
+        forms_hessian, begins, steps = asked.solver == CHOLESKY, True, asked.solver
     if begins:
         expected = (
             work.newton_work(objective, from_sample=True)
             if forms_hessian
             else work.NEWTON_STEPS * step * epoch
         )
-        why = _expected(expected, wanted)
+        why = _expected(expected, asked)
     elif rate:
-        expected = -math.log(max(wanted.tol, 1e-16)) / rate * epoch
-        why = f"l2 is strong: {_expected(expected, wanted)}"
+        expected = -math.log(max(asked.tol, 1e-16)) / rate * epoch
+        why = f"l2 is strong: {_expected(expected, asked)}"
     else:
         why = f"epochs tell whether {steps} is less work"
     solver = steps if begins else SDCA
@@ -304,7 +287,7 @@ def _newton(objective: Objective, wanted: Wanted, visits: bool) -> Plan:
         solver,
         steps,
         reason_of(solver, objective, why),
-        is_only=wanted.solver != "auto",
+        is_only=asked.solver != "auto",
         rate=rate,
         step_cost=step,
         forms_hessian=forms_hessian,
@@ -348,17 +331,22 @@ def applies_in_blocks(objective: Objective) -> bool:
     return objective.phi.is_smooth or (is_small and applies(INTERIOR, objective))
 
 
-def _begins_with_descent(objective: Objective, wanted: Wanted, expected: float) -> bool:
+def _begins_with_descent(
+    objective: Objective,
+    asked: Parameters,
+    expected: float,
+    mean_square: Callable[[], float] | None,
+) -> bool:
     """Whether coordinate descent is less work than epochs, given its own."""
-    if wanted.asks_for_visits:
+    if asked.asks_for_visits:
         return False
     if objective.l2 == 0:
         return True
-    if wanted.mean_square is None:
+    if mean_square is None:
         return False
-    is_certain = wanted.is_warm or objective.n_weights <= MOST_CERTAIN_WEIGHTS
+    is_certain = asked.is_warm or objective.n_weights <= MOST_CERTAIN_WEIGHTS
     return expected * (1.0 if is_certain else UNCERTAINTY) <= work.ascent_work(
-        objective, wanted.mean_square(), wanted.tol
+        objective, mean_square(), asked.tol
     )
 
 
@@ -374,18 +362,20 @@ def begins_with_newton(objective: Objective) -> bool:
     )
 
 
-def _first_epochs_rate(objective: Objective, wanted: Wanted) -> float:
+def _first_epochs_rate(
+    objective: Objective, asked: Parameters, mean_square: Callable[[], float] | None
+) -> float:
     """Return the rate of epochs if a strong l2 makes them less work than Newton steps, else 0.
 
     It is half that of `epoch_rate` with an intercept, which all rows move.
     """
-    if wanted.is_warm or wanted.mean_square is None or objective.n_weights > work.MOST_WEIGHTS:
+    if asked.is_warm or mean_square is None or objective.n_weights > work.MOST_WEIGHTS:
         return 0.0
-    square, newton = wanted.mean_square(), work.newton_work(objective, from_sample=True)
-    if work.ascent_work(objective, square, wanted.tol) >= newton:
+    square, newton = mean_square(), work.newton_work(objective, from_sample=True)
+    if work.ascent_work(objective, square, asked.tol) >= newton:
         return 0.0
     return work.epoch_rate(objective, square) / (2 if objective.intercept else 1)
 
 
-def _expected(amount: float, wanted: Wanted) -> str:
-    return f"{time_of(amount)} expected" + (", asked for" if wanted.solver != "auto" else "")
+def _expected(amount: float, asked: Parameters) -> str:
+    return f"{time_of(amount)} expected" + (", asked for" if asked.solver != "auto" else "")

@@ -10,8 +10,8 @@ from tfopt.kernels.sdca import multiclass as sdca_classes
 from tfopt.kernels.sdca import solver as sdca_solver
 from tfopt.kernels.sdca import visits
 from tfopt.linear_model._solver.design import Point, aligned_zeros
-from tfopt.linear_model._solver.monitor import SolverOptions
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.reductions import weighted_sum
 
 __all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]
@@ -51,7 +51,7 @@ class RowVisits:
         self,
         objective: Objective,
         initial: InitialPoint,
-        options: SolverOptions,
+        options: Parameters,
         n_partitions: int,
     ) -> None:
         self.objective, self.examples, self.options = objective, initial.examples(), options
@@ -166,7 +166,7 @@ class LaneVisits:
     """Epochs of up to LANES classes together; unused columns are zero."""
 
     def __init__(
-        self, objective: Objective, initial_points: list[InitialPoint], options: SolverOptions
+        self, objective: Objective, initial_points: list[InitialPoint], options: Parameters
     ):
         self.objective, self.options, self.n_classes = objective, options, len(initial_points)
         first, n = initial_points[0], len(initial_points[0].y)

@@ -16,9 +16,10 @@ from tfopt.kernels.sdca import second_order, visits
 from tfopt.linear_model._solver import rows, work
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.design import Point
-from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverOptions, SolverResult
+from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._solver.newton import armijo_holds, penalized
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
+from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CHOLESKY
@@ -34,7 +35,7 @@ ROUNDING, LEAST = 1e-3, 2.0**-60
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # that is far from the minimum
 def solve_unpenalized(
-    objective: Objective, initial: InitialPoint, options: SolverOptions, number: int
+    objective: Objective, initial: InitialPoint, options: Parameters, number: int
 ) -> tuple[SolverResult, np.ndarray]:
     """Minimize the losses alone; return the dual variables, too.
 
