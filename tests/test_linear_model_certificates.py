@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from linear_data import bike_hour, libsvm
 from linear_losses import DEFINITIONS, LOSSES, conjugate, estimator, phi, targets
 from scipy import sparse
@@ -14,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
+from tfopt.linear_model._solver.certificate import penalty_gap, scaled_gap
+from tfopt.linear_model._solver.objective import NO_ROWS, Objective
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 REGRESSION = [loss for loss in LOSSES if DEFINITIONS[loss].labels != "classes"]
@@ -202,3 +206,34 @@ def test_the_other_objectives_are_scikit_learns(intercept: bool) -> None:
     of = np.logaddexp(0, -y * rival.decision_function(X)).sum() + np.sum(rival.coef_**2)
     model = SDCAClassifier(C=0.5, **options).fit(X, y)
     assert model.objective_[0] == pytest.approx(of, rel=1e-9)
+
+
+@given(
+    st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.3, 2.0]), st.sampled_from([0.0, 1e-3, 1.0])
+)
+def test_the_gap_of_the_penalties_is_that_of_their_conjugate(
+    seed: int, l1: float, l2: float
+) -> None:
+    """With bounds of errors it is a bound of the gaps of all that the errors allow."""
+    assume(l1 + l2 > 0)
+    random = np.random.default_rng(seed)
+    w, u = random.standard_normal((2, 9)) * random.choice([0.0, 0.3, 1.0, 5.0], (2, 9))
+    errors = random.choice([0.0, 1e-3, 0.1], 9)
+    objective = Objective(NO_ROWS, 9, "squared_loss", 1.0, l1, l2, False, 1)
+
+    def gap(dual: np.ndarray) -> float:
+        above = np.maximum(np.abs(dual) - l1, 0)
+        conjugate = np.square(above).sum() / (2 * l2) if l2 else 0.0
+        return float(objective.penalty(w) + conjugate - dual @ w)
+
+    found, scale = scaled_gap(objective, w, 1.0, u)
+    assert 0 < scale <= 1 and found == pytest.approx(gap(scale * u), rel=1e-9, abs=1e-9)
+    if l2:
+        assert penalty_gap(objective, w, u / l2) == pytest.approx(gap(u), rel=1e-9, abs=1e-9)
+        assert found + (1 - scale) ** 2 <= gap(u) * (1 + 1e-9) + 1e-9
+    else:
+        assert np.abs(scale * u).max() <= l1 * (1 + 1e-12)
+    bound, scale = scaled_gap(objective, w, 1.0, u, errors)
+    for _ in range(5):
+        moved = scale * (u + errors * random.uniform(-1, 1, 9))
+        assert gap(moved) <= bound * (1 + 1e-9) + 1e-9

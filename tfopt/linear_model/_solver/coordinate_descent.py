@@ -86,7 +86,6 @@ class CoordinateDescent(Steps):
 
     @property
     def active(self) -> Collection[int]:
-        """The problems that are being solved."""
         return self._descents.keys()
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -103,13 +102,11 @@ class CoordinateDescent(Steps):
         self._descents[problem] = _Descent(point, tangents, model)
 
     def end(self, problem: int) -> None:
-        """Take no more steps of a problem."""
         self._descents.pop(problem, None)
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
-        """Return estimates of the points' certificates, and those of points that are due."""
         found = {k: self._look(k, monitors[k]) for k in self._descents}
         return found, {k: found[k] for k, each in self._descents.items() if each.is_certified}
 
@@ -144,7 +141,6 @@ class CoordinateDescent(Steps):
         return point
 
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
-        """Step on from the points of some problems; return those where no step is good."""
         return [k for k, point in going.items() if not self._step(k, point)]
 
     def _step(self, problem: int, point: Certificate) -> bool:
@@ -179,7 +175,6 @@ class CoordinateDescent(Steps):
         return True
 
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
-        """Compute the duality gaps of the points that no step led on from."""
         return {k: self._certified_slopes(k) for k in problems}
 
     def _certified_slopes(self, problem: int) -> Certificate:

@@ -112,22 +112,18 @@ class Newton(Steps):
 
     @property
     def active(self) -> Collection[int]:
-        """The problems that are being solved."""
         return self._points.keys()
 
     def start(self, problem: int, w: np.ndarray, bias: float) -> None:
-        """Begin at a point."""
         self._points[problem] = w, bias
 
     def end(self, problem: int) -> None:
-        """Take no more steps of a problem."""
         for part in (self._points, self._origins, self._moves):
             part.pop(problem, None)
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
-        """Return estimates of the points' certificates, and those of points that are due."""
         tangents = self._tangents()
         far = [k for k, each in tangents.items() if not math.isfinite(each.losses)]
         for k in [k for k in far if monitors[k].is_tentative]:  # a warm start that is of no use
@@ -171,7 +167,6 @@ class Newton(Steps):
         return estimates, certified | certify_tangents(objective, design, due, tangents)
 
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
-        """Step on from the points of some problems; return those where no step is good."""
         objective, design, points = self.objective, self.design, self._points
         near = {k for k in self._origins if k in going and going[k].relative_gap <= NEAR}
         unknown = [k for k in going if k not in self._systems]
@@ -186,14 +181,12 @@ class Newton(Steps):
         return [k for k in going if k not in moved]
 
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
-        """Compute the duality gaps of the points that no step led on from."""
         points = {k: self._last_points[k] for k in problems}
         if not points:
             return {}
         return certify_tangents(self.objective, self.design, points, self.design.tangents(points))
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return {
             "newton_points": {
                 str(k): {"w": w, "bias": bias} for k, (w, bias) in self._points.items()
@@ -202,7 +195,6 @@ class Newton(Steps):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore the state of a checkpoint."""
         self._points = {
             int(k): (point["w"], point["bias"]) for k, point in state["newton_points"].items()
         }
