@@ -72,7 +72,8 @@ def solve_multinomial(
     ndarray, shape (n_classes, n_samples)
         The dual variables.
     """
-    why = f"{problem.n_classes} classes as one problem, {problem.n_features} features"
+    why = f"{problem.n_classes} classes as one problem, {problem.n_features} features; "
+    why += "the Hessian is formed" if is_small(problem) else "products with the Hessian"
     plan = Plan(CG, CG, f"{CG}: {why}", is_only=True, step_polishes=is_small(problem, CHEAP))
     theta = start - start.mean(axis=0)
     if problem.intercept and not theta.any():
