@@ -8,6 +8,7 @@ What rounding leaves of it, and what a move into their range does, is counted to
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from tfopt.kernels.sdca import second_order, visits
 from tfopt.linear_model._solver import rows, work
 from tfopt.linear_model._solver.certificate import Certificate
 from tfopt.linear_model._solver.design import Point
+from tfopt.linear_model._solver.minimization import Minimization
 from tfopt.linear_model._solver.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._solver.newton import armijo_holds, penalized
 from tfopt.linear_model._solver.objective import InitialPoint, Objective
@@ -23,6 +25,7 @@ from tfopt.linear_model._solver.parameters import Parameters
 from tfopt.linear_model._solver.plan import Plan
 from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CHOLESKY
+from tfopt.linear_model._solver.steps import Steps
 
 __all__ = ["solve_unpenalized"]
 
@@ -33,7 +36,6 @@ MIN_DECREASE = 1e-16
 ROUNDING, LEAST = 1e-3, 2.0**-60
 
 
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # that is far from the minimum
 def solve_unpenalized(
     objective: Objective, initial: InitialPoint, options: Parameters, number: int
 ) -> tuple[SolverResult, np.ndarray]:
@@ -48,59 +50,104 @@ def solve_unpenalized(
     step_polishes = work.hessian_work(objective) <= work.CHEAP
     reason = f"{CHOLESKY}: without a penalty nothing else applies"
     plan = Plan(CHOLESKY, CHOLESKY, reason, is_only=True, step_polishes=step_polishes)
-    monitor = ConvergenceMonitor(options, plan, number)
-    w, bias = np.zeros(objective.n_weights) if initial.w is None else initial.w, initial.bias
-    state = rows.RowState.initial(initial.examples())
-    weight = state.examples["weight"]
-    state, losses, _ = rows.tangents(objective, state, w, bias, False)
-    if not math.isfinite(losses):
-        w, bias = np.zeros_like(w), 0.0
-        state, losses, _ = rows.tangents(objective, state, w, bias, False)
-    while not monitor.is_done:
-        gradient, hessian = rows.newton_system(objective, state)
+    steps = UnpenalizedSteps(objective, rows.RowState.initial(initial.examples()))
+    minimization = Minimization(plan, steps, None, steps.keep_best, options, 1, number)
+    w = np.zeros(objective.n_weights) if initial.w is None else initial.w
+    minimization.begin_steps(0, w, initial.bias)
+    minimization.run()
+    return minimization.monitors[0].result(), steps.best
+
+
+class UnpenalizedSteps(Steps):
+    """The steps of one problem, whose number is 0; each is certified where it has led.
+
+    Attributes
+    ----------
+    best : ndarray, shape (n_samples,)
+        The dual variables of the best certificate.
+    """
+
+    def __init__(self, objective: Objective, state: rows.RowState) -> None:
+        self.objective, self._state, self.best = objective, state, state.best
+        self._point: Point | None = None
+        self._losses, self._duals, self._moved = math.inf, state.best, False
+
+    @property
+    def active(self) -> Collection[int]:
+        return () if self._point is None else (0,)
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        for point in ((w, bias), (np.zeros_like(w), 0.0)):
+            self._point = point
+            self._state, self._losses, _ = rows.tangents(self.objective, self._state, *point, False)
+            if math.isfinite(self._losses):
+                break
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        objective, weight = self.objective, self._state.examples["weight"]
+        gradient, hessian = rows.newton_system(objective, self._state)
         if not objective.intercept:
             gradient[-1] = 0.0
         system, step = penalized(objective, hessian), -gradient
-        if not second_order.solve(system.copy(), step):
-            if monitor.best is None:
+        self._moved = second_order.solve(system.copy(), step)
+        if not self._moved:
+            if monitors[0].best is None:
                 raise InvalidArgumentError(
                     "without a penalty the features, and a constant one for the intercept, must "
                     "not depend on each other, nor be more than the samples with weight: these "
                     "have no single minimum; set l2 above 0"
                 )
-            monitor.end_steps()
-            break
-        here, point, promised, share = state, Certificate(w, bias, losses, 0.0), math.inf, 1.0
-        promised = -weighted_sum(gradient, step)
-        moved = False
-        while not moved and share * promised > MIN_DECREASE * losses:
-            to = w + share * step[:-1], bias + share * float(step[-1])
-            state, value, _ = rows.tangents(objective, here, *to, share == 1)
-            moved = armijo_holds(point, value, share * promised)
-            if moved:
-                (w, bias), losses = to, value
-            share /= 2
-        duals = state.step_duals
-        if not moved:  # at the minimum, but for rounding
-            state = here
+            return {}, {}
+        share = self._line_search(step, -weighted_sum(gradient, step))
+        duals, state = self._state.step_duals, self._state
+        if not self._moved:  # at the minimum, but for rounding
             change = objective.predictions(step[:-1]) + float(step[-1])
             predicted = state.grad_pointwise + state.hess_pointwise * change
             duals = np.divide(-predicted, weight, out=np.zeros_like(weight), where=weight > 0)
-        gap, best = losses, np.zeros_like(weight)  # of dual variables that are all 0
-        if not moved or share == 0.5:  # a whole step
+        assert self._point is not None
+        gap, self._duals = self._losses, np.zeros_like(weight)  # of dual variables that are all 0
+        if not self._moved or share == 1:
             left = gradient + np.add.reduce(system * step, axis=1)  # minus X^T (weight * duals)
-            found, duals = _gap(objective, state, (w, bias), duals, left, np.diagonal(system))
+            found, duals = _gap(objective, state, self._point, duals, left, np.diagonal(system))
             if found < gap:
-                gap, best = found, duals
-        point = Certificate(w, bias, losses, gap)
-        monitor.update_step(point)
-        if monitor.best is point:
-            state = state._replace(best=best)
-        if objective.phi.is_classification and not monitor.is_done:
-            _refuse_separated(state, bias)
-        if not moved and not monitor.is_done:
-            monitor.end_steps()
-    return monitor.result(), state.best
+                gap, self._duals = found, duals
+        return {}, {0: Certificate(*self._point, self._losses, gap)}
+
+    def _line_search(self, step: np.ndarray, promised: float) -> float:
+        """Take a step, halved until the losses fall; return the share of it that was taken."""
+        assert self._point is not None
+        (w, bias), here, share = self._point, self._state, 2.0
+        before = Certificate(w, bias, self._losses, 0.0)
+        self._moved = False
+        while not self._moved and share / 2 * promised > MIN_DECREASE * before.objective:
+            share /= 2
+            to = w + share * step[:-1], bias + share * float(step[-1])
+            self._state, value, _ = rows.tangents(self.objective, here, *to, share == 1)
+            self._moved = armijo_holds(before, value, share * promised)
+        if self._moved:
+            self._point, self._losses = to, value
+        else:
+            self._state = here
+        return share
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        assert self._point is not None
+        if going and self.objective.phi.is_classification:
+            _refuse_separated(self._state, self._point[1])
+        return [] if self._moved else [0]
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        return {}  # each point is certified
+
+    def end(self, problem: int) -> None:
+        self._point = None
+
+    def keep_best(self, problem: int) -> None:
+        """Keep the dual variables of the last certificate."""
+        self.best = self._duals
 
 
 def _gap(
