@@ -8,9 +8,12 @@ import functools
 import logging
 import os
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
@@ -25,6 +28,7 @@ import tfopt
 import tfopt.dask
 from campaign.calls import one
 from tfopt import checkpoints, optimizers
+from tfopt.cli import main
 from tfopt.io import read_libsvm
 from tfopt.linear_model import (
     FTRLClassifier,
@@ -294,6 +298,43 @@ def _cluster() -> Client:
     )
 
 
+def _resumed(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
+    """A run of the command line that goes on from a checkpoint, until its model is replaced."""
+    data, model, saved = (folder / name for name in ("data.svm", "model.npz", "saved.npz"))
+    values = random.standard_normal((60, 5))
+    rows = (" ".join(f"{j + 1}:{x:.6g}" for j, x in enumerate(row)) for row in values)
+    labels = random.integers(2, size=60)
+    data.write_text("".join(f"{y} {row}\n" for y, row in zip(labels, rows, strict=True)))
+    options = ["--solver", "ftrl", "--loss", one(random, ("logistic", "squared", "hinge"))]
+    options += ["--epochs", "3", "--quiet", "--model", str(model), "--checkpoint", str(saved)]
+    options = ["train", str(data), *options, "--checkpoint-every", "1"]
+    save = checkpoints.save
+
+    def save_once(*arguments: Any) -> None:
+        save(*arguments)
+        raise KeyboardInterrupt
+
+    with mock.patch.object(checkpoints, "save", save_once):
+        _main(options, code=130)
+    begun = saved.read_bytes()
+
+    def make() -> Target:
+        saved.write_bytes(begun)
+        model.write_bytes(b"that of another run")
+        return Target(lambda: _main([*options, "--resume"]), model.read_bytes)
+
+    return make
+
+
+def _main(arguments: list[str], code: int = 0) -> None:
+    """Run the command line, which catches interrupts itself."""
+    with redirect_stderr(StringIO()):
+        found = main(arguments)
+    if found == 130 != code:
+        raise KeyboardInterrupt
+    assert found == code, found
+
+
 def _resumed_on_cluster(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
     """A fit to blocks that goes on from a checkpoint."""
     saved = str(folder / "saved")
@@ -324,6 +365,7 @@ TARGETS = (
     _load,
     _weights,
     _convert,
+    _resumed,
     _resumed_on_cluster,
     _minimized,
     _tape,

@@ -6,11 +6,13 @@ import dataclasses
 import json
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
 from linear_losses import phi
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 
 from tfopt.cli import report
 from tfopt.cli.options import CLASSIFICATION, LOSSES
@@ -335,6 +337,51 @@ def test_the_bias_of_liblinear(cli, glass, bias):
     model = read_model("model.npz")
     np.testing.assert_allclose(model.weights, w, atol=1e-5)
     assert model.bias[0] == pytest.approx(b, abs=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_the_lasso_of_liblinear(cli, glass, loss):
+    """Its -s 6 and -s 5: --l1 is 1 / (C * rows), and there is no other penalty."""
+    two_classes(glass, 3)
+    flags = ["--loss", loss, "--l1", str(1 / (0.3 * 122)), "--l2", "0", "--bias", "-1"]
+    result = cli("train", "two", *flags, "--tol", "1e-10", "--json", "--quiet").json()
+    data = read_data("two", ReadOptions())
+    X, y = data.features, np.where(data.labels == 1, 1, -1)
+    options = {"C": 0.3, "tol": 1e-10, "max_iter": 100_000, "fit_intercept": False}
+    theirs = LogisticRegression(solver="liblinear", l1_ratio=1, **options)
+    if loss == "squared_hinge":
+        theirs = LinearSVC(penalty="l1", loss=loss, dual=False, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        w = theirs.fit(X, y).coef_[0]
+    margins = y * (X @ w)
+    losses = np.square(np.maximum(1 - margins, 0))
+    losses = np.logaddexp(0, -margins) if loss == "logistic" else losses
+    minimum = losses.mean() + np.abs(w).sum() / (0.3 * 122)
+    assert result["certificate"]["objective"] == pytest.approx(minimum, rel=1e-7)
+    ours = read_model("model.npz").weights
+    np.testing.assert_allclose(ours, w, atol=1e-4)
+    assert ((ours == 0) == (w == 0)).all()
+
+
+def test_no_penalty_at_all(cli, rows_of_numbers):
+    X, y = rows_of_numbers
+    flags = ["--loss", "squared", "--l2", "0", "--tol", "1e-12", "--quiet"]
+    assert cli("train", "numbers", *flags).code == 0
+    expected = np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), y, rcond=None)[0]
+    model = read_model("model.npz")
+    np.testing.assert_allclose([*model.weights, *model.bias], expected, rtol=1e-5)
+
+
+@pytest.fixture
+def rows_of_numbers(folder):
+    """Return rows of three features, and write them to a file."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((50, 3)).round(3)
+    y = (X @ [1.0, -2.0, 0.5] + random.standard_normal(50)).round(3)
+    lines = (f"{label} 1:{a} 2:{b} 3:{c}\n" for label, (a, b, c) in zip(y, X.tolist(), strict=True))
+    (folder / "numbers").write_text("".join(lines))
+    return X, y
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
