@@ -35,7 +35,7 @@ def _shares(model: Any, total: float) -> dict[str, float]:
 
 
 #: Attributes of fitted models whose names do not tell.
-_STATE = ("_n_features_out", "_losses")
+_STATE = ("_n_features_out", "_losses", "_averages", "_averaged", "_means")
 
 
 class _Stand(LinearClassifierMixin):  # type: ignore[misc]
@@ -55,6 +55,7 @@ class _Stand(LinearClassifierMixin):  # type: ignore[misc]
         model = self._made()
         vars(model).update({name: vars(self)[name] for name in vars(self) if self._is_found(name)})
         getattr(model, method)(X, y, *args, **kwargs)
+        self.coef_, self.intercept_ = model.coef_, model.intercept_  # averages are computed now
         vars(self).update({name: vars(model)[name] for name in vars(model) if self._is_found(name)})
         return self
 
@@ -113,22 +114,16 @@ class LogisticRegression(_Stand):
 
 
 class SGDClassifier(_Stand):
-    """FTRLClassifier: the mean of logistic losses and a penalty, which a stream learns.
+    """FTRLClassifier: the mean of losses and a penalty, which a stream learns.
 
     FTRL has learning rates and an end of its own, and its penalties are on the scale of the sum.
     """
 
-    _absent = {
-        "loss": "log_loss",
-        "early_stopping": False,
-        "class_weight": None,
-        "warm_start": False,
-        "average": False,
-    }
+    _absent: dict[str, Any] = {}
 
     def __init__(
         self,
-        loss: str = "log_loss",
+        loss: str = "hinge",
         *,
         penalty: str | None = "l2",
         alpha: float = 0.0001,
@@ -161,12 +156,15 @@ class SGDClassifier(_Stand):
 
     def _made(self) -> FTRLClassifier:
         none = {"l1": 0.0, "l2": 0.0}
+        same = (
+            *("fit_intercept", "shuffle", "random_state", "class_weight", "average", "warm_start"),
+            *("early_stopping", "validation_fraction", "n_iter_no_change", "tol"),
+        )
         return FTRLClassifier(
+            {"log_loss": "logistic"}.get(self.loss, self.loss),
             **(none if self.penalty is None else _shares(self, self.alpha * self._n_visits)),
-            fit_intercept=self.fit_intercept,
+            **{name: getattr(self, name) for name in same},
             max_iter=min(self.max_iter, MAX_ITER),
-            shuffle=self.shuffle,
-            random_state=self.random_state,
         )
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
