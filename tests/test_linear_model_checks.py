@@ -288,7 +288,7 @@ def test_every_option_is_heard(
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_every_argument_of_fit_is_heard(kind: type) -> None:
-    others = {"offset": np.arange(60) % 3} if kind is SDCARegressor else {}
+    others = {"offset": np.arange(60) % 3} if kind in (SDCAClassifier, SDCARegressor) else {}
     known = [*inspect.signature(kind.fit).parameters]
     assert known == ["self", "X", "y", "sample_weight", *others]
     if others:

@@ -249,8 +249,94 @@ def test_where_it_means_nothing_it_is_refused() -> None:
     X, y, _, offset = data("poisson")
     with pytest.raises(InvalidArgumentError, match="takes no offset: regression does"):
         sdca_path(X, y > 1, "logistic", l2s=[1.0], offset=offset)
-    fit: Any = SDCAClassifier().fit
-    with pytest.raises(TypeError, match="offset"):
-        fit(X, y > 1, offset=offset)
     with pytest.raises(InvalidArgumentError, match="scoring='r2' would predict without"):
         SDCARegressorCV("poisson", scoring="r2").fit(X, y, offset=offset)
+
+
+# ---- of classes
+
+
+def classes() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    X, _, weights, offset = data("squared")
+    noise = np.random.default_rng(2).logistic(size=N)
+    return X, np.where(X[:, 0] + offset + noise > 0.5, "yes", "no"), weights, offset
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("l2", [0.0, 0.5, 30.0])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("class_weight", [None, {"yes": 3.0}])
+@pytest.mark.parametrize("max_iter", [1, 2, 100])
+def test_a_certificate_of_classes_is_that_of_the_definitions(
+    form: str, l2: float, intercept: bool, class_weight: Any, max_iter: int
+) -> None:
+    X, y, weights, offset = classes()
+    stored = FORMS[form](X)
+    options = {"l2": l2, "fit_intercept": intercept, "class_weight": class_weight}
+    model = fitted(SDCAClassifier(max_iter=max_iter, **options), stored, y, weights, offset=offset)
+    rows = np.asarray(sparse.csr_matrix(stored).toarray(), LONG)
+    c = (weights * np.where(y == "yes", 3 if class_weight else 1, 1)).astype(LONG)
+    signs, a = np.where(y == "yes", 1.0, -1.0), model.dual_coef_[0].astype(LONG)
+    z = rows @ model.coef_[0] + model.intercept_[0] + offset
+    primal = c @ phi("logistic", z, signs, 1.0) + LONG(l2) / 2 * (model.coef_[0] @ model.coef_[0])
+    dual = -(c @ np.where(c > 0, conjugate("logistic", a, signs, 1.0) + a * offset, 0))
+    v = rows.T @ (c * a)
+    dual -= v @ v / (2 * l2) if l2 else 0
+    assert model.objective_[0] == pytest.approx(float(primal), rel=1e-12)
+    assert model.objective_[0] - model.dual_gap_[0] <= float(dual) + 1e-12 * float(primal)
+    assert l2 or np.abs(v).max() <= 1e-10
+    assert not intercept or abs(c @ a) <= 1e-10
+    if max_iter == 100:
+        assert model.dual_gap_[0] <= 1e-9 * model.objective_[0]
+        assert model.solver_ == ["newton-cholesky"]
+
+
+def test_predictions_of_classes_have_it() -> None:
+    X, y, weights, offset = classes()
+    model = SDCAClassifier().fit(X, y, weights, offset=offset)
+    z = X @ model.coef_[0] + model.intercept_[0] + offset
+    np.testing.assert_allclose(model.decision_function(X, offset), z)
+    probability = 1 / (1 + np.exp(-z))
+    np.testing.assert_allclose(model.predict_proba(X, offset)[:, 1], probability)
+    np.testing.assert_allclose(model.predict_log_proba(X, offset)[:, 1], np.log(probability))
+    right = model.predict(X, offset) == y
+    assert model.score(X, y, offset=offset) == pytest.approx(right.mean())
+    expected = np.average(right, weights=weights)
+    assert model.score(X, y, weights, offset=offset) == pytest.approx(expected)
+    errors = model.standard_errors(X, y, weights, offset=offset)
+    assert errors.shape == (5,) and (errors != model.standard_errors(X, y, weights)).any()
+
+
+def test_a_constant_offset_of_classes_is_the_intercepts() -> None:
+    X, y, weights, _ = classes()
+    plain = SDCAClassifier(tol=1e-12).fit(X, y, weights)
+    shifted = SDCAClassifier(tol=1e-12).fit(X, y, weights, offset=0.75)
+    np.testing.assert_allclose(shifted.coef_, plain.coef_, atol=1e-6)
+    np.testing.assert_allclose(shifted.intercept_ + 0.75, plain.intercept_, atol=1e-6)
+    again = SDCAClassifier(tol=1e-12, warm_start=True).fit(X, y, weights, offset=0.75)
+    assert again.fit(X, y, weights, offset=0.75).n_iter_[0] <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "hinge"}, "needs loss='logistic'"),
+        ({"loss": "squared_hinge"}, "needs loss='logistic'"),
+        ({"l1": 1.0}, "needs l1=0"),
+        ({"solver": "sdca"}, "needs solver='auto' or 'newton-cholesky'"),
+        ({"num_loss_partitions": [20, 40]}, "needs num_loss_partitions=None"),
+        ({"adaptive": True}, "needs num_loss_partitions=None and adaptive=False"),
+    ],
+)
+def test_what_takes_no_offset_of_classes_says_so(options: dict[str, Any], message: str) -> None:
+    X, y, _, offset = classes()
+    model = SDCAClassifier().fit(X, y).set_params(**options)
+    before = repr(vars(model))
+    with pytest.raises(InvalidArgumentError, match=f"an offset of a classifier {message}"):
+        model.fit(X, y, offset=offset)
+    assert repr(vars(model)) == before
+    three = np.arange(N) % 3
+    with pytest.raises(InvalidArgumentError, match="an offset is for two classes"):
+        SDCAClassifier().fit(X, three, offset=offset)
+    with pytest.raises(InvalidArgumentError, match="an offset is for two classes, and there are 3"):
+        SDCAClassifier().fit(X, three).predict(X, offset)

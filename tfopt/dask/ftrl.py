@@ -120,7 +120,9 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = number
 
 
-class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifier):
+class FTRLClassifier(  # type: ignore[misc]  # its methods take no offset
+    _ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifier
+):
     """`tfopt.linear_model.FTRLClassifier` for data on a Dask cluster.
 
     An epoch processes the blocks in order, each on the worker that holds it, and passes the state,

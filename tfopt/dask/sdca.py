@@ -130,7 +130,9 @@ def _concatenated_duals(fit: FitResult) -> da.Array:
     )
 
 
-class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClassifier):
+class LinearClassifier(  # type: ignore[misc]  # its methods take no offset
+    ClusterClassifier, _ClusterSDCA, linear_model.LinearClassifier
+):
     """`tfopt.linear_model.LinearClassifier` for data on a Dask cluster.
 
     The result has the same bits as that of the estimator for data in memory with
@@ -230,7 +232,7 @@ class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClass
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
 
-    def fit(
+    def fit(  # type: ignore[override]
         self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
     ) -> LinearClassifier:
         """Find the weights.

@@ -10,10 +10,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
 from tfopt.linear_model.evaluation import Deviance, explained
@@ -163,38 +165,42 @@ def has_probabilities(model: Any) -> bool:
 class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
     """A linear classifier: one score for two classes, else one for each class."""
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return x . w + b.
+    def decision_function(self, X: Any, offset: Any = None) -> np.ndarray:
+        """Return x . w + b + offset.
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
+        offset : array, shape (n_samples,), or float, optional
+            A known part of each sample's score, of two classes; 0 by default.
 
         Returns
         -------
         ndarray of float64, shape (n_samples,) or (n_samples, n_classes)
         """
-        scores = self._scores(X)
+        scores = self._class_scores(X, offset)
         return scores.ravel() if scores.shape[1] == 1 else scores
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, offset: Any = None) -> np.ndarray:
         """Return the most likely class of each sample.
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
+        offset : array, shape (n_samples,), or float, optional
+            A known part of each sample's score, of two classes; 0 by default.
 
         Returns
         -------
         ndarray, shape (n_samples,)
         """
-        scores = self._scores(X)
+        scores = self._class_scores(X, offset)
         best = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(int)
         predicted: np.ndarray = self.classes_[best]
         return predicted
 
     @available_if(has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Return class probabilities: of more than two classes, one-versus-rest ones, normalized.
 
         For ``loss="multinomial"`` it is the softmax of the scores.
@@ -202,23 +208,47 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
+        offset : array, shape (n_samples,), or float, optional
+            A known part of each sample's score, of two classes; 0 by default.
 
         Returns
         -------
         ndarray of float64, shape (n_samples, n_classes)
         """
-        scores = self._scores(X)
+        scores = self._class_scores(X, offset)
         if _loss_of(self).is_joint and scores.shape[1] > 1:
             p: np.ndarray = softmax(scores, axis=1)
             return p
         return probabilities(scores)
 
     @available_if(has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: Any, offset: Any = None) -> np.ndarray:
         """Return the logarithms of `predict_proba`."""
         with np.errstate(divide="ignore"):
-            logarithms: np.ndarray = np.log(self.predict_proba(X))
+            logarithms: np.ndarray = np.log(self.predict_proba(X, offset))
         return logarithms
+
+    def _class_scores(self, X: Any, offset: Any) -> np.ndarray:
+        """Return the scores of the second class, or of each of more than two."""
+        scores = self._scores(X, offset)
+        if offset is not None and scores.shape[1] > 1:
+            raise InvalidArgumentError(
+                f"an offset is for two classes, and there are {scores.shape[1]}"
+            )
+        return scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
+        """Return the accuracy: the share of samples whose class is predicted.
+
+        Parameters
+        ----------
+        X, offset
+            As of `predict`.
+        y, sample_weight
+            As of `fit`.
+        """
+        predicted = self.predict(X, offset)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
 
 class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]

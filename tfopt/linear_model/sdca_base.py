@@ -21,6 +21,7 @@ from tfopt.linear_model._solver.centering import centering_shift
 from tfopt.linear_model._solver.coordinates import pays
 from tfopt.linear_model._solver.execution import Executor, ThreadExecutor
 from tfopt.linear_model._solver.fit import FitResult, solve_all
+from tfopt.linear_model._solver.newton_alone import solve_by_newton
 from tfopt.linear_model._solver.objective import (
     InitialPoint,
     Objective,
@@ -29,7 +30,6 @@ from tfopt.linear_model._solver.objective import (
 )
 from tfopt.linear_model._solver.plan import make_plan
 from tfopt.linear_model._solver.solvers import CHOLESKY, SOLVERS
-from tfopt.linear_model._solver.unpenalized import solve_unpenalized
 from tfopt.linear_model.inference import InferenceMixin
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_options import SDCAOptions
@@ -165,8 +165,8 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         if data.squares_overflow(objective.l2 or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         start = partial(self._initial_point, data, objective, self._warm_start(data))
-        if not objective.is_penalized:
-            return self._solved_unpenalized(data, objective, start)
+        if not objective.is_penalized or data.offset is not None:
+            return self._solved_by_newton(data, objective._replace(offset=data.offset), start)
         n, square = data.n_problems, lambda: data.mean_square
         with self._solver_options() as options:
             duals = np.empty((n if self.keep_duals else 0, data.X_shape[0]))
@@ -179,13 +179,13 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
                 results = solve_all(objective, start, n, options, plan, workers, duals)
         return FitResult(results, duals, data.shift, (len(data.weights),))
 
-    def _solved_unpenalized(
+    def _solved_by_newton(
         self, data: TrainingData, objective: Objective, start: Callable[[int], InitialPoint]
     ) -> FitResult:
         """Solve the problem of each class, one after the other."""
         with self._solver_options() as options:
             pairs = [
-                solve_unpenalized(objective, start(k), options, k) for k in range(data.n_problems)
+                solve_by_newton(objective, start(k), options, k) for k in range(data.n_problems)
             ]
         duals = np.array([a for _, a in pairs]) if self.keep_duals else np.empty((0, 0))
         return FitResult([result for result, _ in pairs], duals, data.shift, (len(data.weights),))

@@ -12,13 +12,13 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._solver.block_fit import TargetEncoding
 from tfopt.linear_model._solver.fit import FitResult
 from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomial
-from tfopt.linear_model._solver.solvers import SOLVERS
+from tfopt.linear_model._solver.solvers import CHOLESKY, SOLVERS
 from tfopt.linear_model.class_weights import class_factors
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.training_data import TrainingData
-from tfopt.linear_model.validation import check_total, check_weights, class_labels
+from tfopt.linear_model.validation import check_offset, check_total, check_weights, class_labels
 
 __all__ = ["LinearClassifier", "SDCAClassifier"]
 
@@ -209,7 +209,9 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
+    ) -> LinearClassifier:
         """Fit the model.
 
         Parameters
@@ -219,6 +221,10 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
+        offset : array, shape (n_samples,), or float, optional
+            A known number that is added to each sample's x . w + b, the logarithm of odds, in the
+            fit and to be given to `predict`, too. It is for the logistic loss of two classes with
+            l1=0, at most 5000 features and ``solver="auto"`` or ``"newton-cholesky"``.
 
         Returns
         -------
@@ -226,11 +232,33 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         """
         with self._all_or_nothing():
             X, y, weights = self._checked(X, y, sample_weight)
-            if self._has_blocks:
+            if (known := check_offset(offset, X)) is not None:
+                self._check_offset_applies(X.shape[1])
+                data = self._encoded(X, y, weights)
+                if data.n_problems > 1:
+                    raise InvalidArgumentError(
+                        f"an offset is for two classes, and y has {data.n_problems}"
+                    )
+                self._solve(dataclasses.replace(data, offset=known))
+            elif self._has_blocks:
                 self._solve_blocks(X, y, weights)
             else:
                 self._solve(self._encoded(X, y, weights))
         return self
+
+    def _check_offset_applies(self, n_features: int) -> None:
+        """Refuse options beside an offset, which Newton's method alone takes."""
+        reasons = {
+            "loss='logistic'": self._phi.is_likelihood,
+            "l1=0": self.l1 == 0,
+            f"solver='auto' or {CHOLESKY!r}": self.solver in ("auto", CHOLESKY),
+            "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
+            and not self.adaptive,
+            "at most 5000 features": n_features <= SOLVERS[CHOLESKY].most_features,
+        }
+        missing = [what for what, holds in reasons.items() if not holds]
+        if missing:
+            raise InvalidArgumentError(f"an offset of a classifier needs {', '.join(missing)}")
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         X, y = self._validate(X, y)

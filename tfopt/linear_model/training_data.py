@@ -35,6 +35,8 @@ class TrainingData:
         How many threads to use at most.
     sum_of_squares : float or None
         That of the features, if it is known already.
+    offset : ndarray, shape (n_samples,), or None
+        What is added to the scores, of a loss that has no other targets for it.
     """
 
     rows: Rows
@@ -45,6 +47,7 @@ class TrainingData:
     weights: np.ndarray
     n_threads: int
     sum_of_squares: float | None = None
+    offset: np.ndarray | None = None
 
     def workers_and_threads(self) -> tuple[int, int]:
         """Return how many problems to solve at a time, and on how many threads each."""

@@ -59,6 +59,8 @@ class Objective(NamedTuple):
         Whether there is an intercept b, which is not penalized; otherwise b = 0.
     threads : int
         The largest number of threads; 0: that of `tfopt.threads`.
+    offset : ndarray, shape (n_examples,), or None
+        What is added to x . w + b of each example; `newton_alone` alone knows of it.
     """
 
     rows: Rows
@@ -69,6 +71,7 @@ class Objective(NamedTuple):
     l2: float
     intercept: bool
     threads: int
+    offset: np.ndarray | None = None
 
     @property
     def phi(self) -> PointwiseLoss:
@@ -103,6 +106,11 @@ class Objective(NamedTuple):
     def predictions(self, w: np.ndarray) -> np.ndarray:
         """Return x . w for each example."""
         return visits.predictions(*self.rows, w, 0.0, self.threads)
+
+    def scores(self, w: np.ndarray) -> np.ndarray:
+        """Return x . w for each example, and the offset."""
+        wx = self.predictions(w) if w.any() else np.zeros(len(self.rows[2]) - 1)
+        return wx if self.offset is None else wx + self.offset
 
     def gaps(
         self, examples: np.ndarray, a: np.ndarray, wx: np.ndarray, bias: float

@@ -256,7 +256,7 @@ def tangents(
     step_gap : float
         An estimate of the Fenchel-Young gaps of the step's dual variables; infinity without a step.
     """
-    wx = objective.predictions(w) if w.any() else np.zeros(len(state.examples))
+    wx = objective.scores(w)
     last = None
     if after_step:
         change = (wx - state.wx) + (bias - state.bias)

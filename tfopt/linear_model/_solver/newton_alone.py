@@ -1,4 +1,4 @@
-"""Newton's method without any penalty, for the losses of generalized linear models.
+"""Newton's method alone, for likelihoods without any penalty, or of classes with an offset.
 
 Without l2 the dual variables a have to satisfy X^T (weight * a) = 0, as their sum is 0 with an
 intercept. Minus the derivatives that a Newton step predicts do so: that is what its system says.
@@ -27,7 +27,7 @@ from tfopt.linear_model._solver.reductions import weighted_sum
 from tfopt.linear_model._solver.solvers import CHOLESKY
 from tfopt.linear_model._solver.steps import Steps
 
-__all__ = ["solve_unpenalized"]
+__all__ = ["solve_by_newton"]
 
 #: A predicted decrease below this share of the losses is rounding.
 MIN_DECREASE = 1e-16
@@ -36,10 +36,10 @@ MIN_DECREASE = 1e-16
 ROUNDING, LEAST = 1e-3, 2.0**-60
 
 
-def solve_unpenalized(
+def solve_by_newton(
     objective: Objective, initial: InitialPoint, options: Parameters, number: int
 ) -> tuple[SolverResult, np.ndarray]:
-    """Minimize the losses alone; return the dual variables, too.
+    """Minimize the losses and the penalty of l2, without l1; return the dual variables, too.
 
     Raises
     ------
@@ -48,9 +48,10 @@ def solve_unpenalized(
         only one, or there is none.
     """
     step_polishes = work.hessian_work(objective) <= work.CHEAP
-    reason = f"{CHOLESKY}: without a penalty nothing else applies"
+    why = "with an offset" if objective.is_penalized else "without a penalty"
+    reason = f"{CHOLESKY}: {why} nothing else applies"
     plan = Plan(CHOLESKY, CHOLESKY, reason, is_only=True, step_polishes=step_polishes)
-    steps = UnpenalizedSteps(objective, rows.RowState.initial(initial.examples()))
+    steps = NewtonAlone(objective, rows.RowState.initial(initial.examples()))
     minimization = Minimization(plan, steps, None, steps.keep_best, options, 1, number)
     w = np.zeros(objective.n_weights) if initial.w is None else initial.w
     minimization.begin_steps(0, w, initial.bias)
@@ -58,7 +59,7 @@ def solve_unpenalized(
     return minimization.monitors[0].result(), steps.best
 
 
-class UnpenalizedSteps(Steps):
+class NewtonAlone(Steps):
     """The steps of one problem, whose number is 0; each is certified where it has led.
 
     Attributes
@@ -88,7 +89,9 @@ class UnpenalizedSteps(Steps):
         self, monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
         objective, weight = self.objective, self._state.examples["weight"]
+        assert self._point is not None
         gradient, hessian = rows.newton_system(objective, self._state)
+        gradient[:-1] += objective.l2 * self._point[0]
         if not objective.intercept:
             gradient[-1] = 0.0
         system, step = penalized(objective, hessian), -gradient
@@ -107,26 +110,31 @@ class UnpenalizedSteps(Steps):
             change = objective.predictions(step[:-1]) + float(step[-1])
             predicted = state.grad_pointwise + state.hess_pointwise * change
             duals = np.divide(-predicted, weight, out=np.zeros_like(weight), where=weight > 0)
-        assert self._point is not None
-        gap, self._duals = self._losses, np.zeros_like(weight)  # of dual variables that are all 0
+        total = self._total(self._point, self._losses)
+        gap, self._duals = total, np.zeros_like(weight)  # of dual variables that are all 0
         if not self._moved or share == 1:
-            left = gradient + np.add.reduce(system * step, axis=1)  # minus X^T (weight * duals)
+            # l2 * w - X^T (weight * duals), and minus the sum of weight * duals
+            left = gradient + np.add.reduce(system * step, axis=1)
+            left[:-1] -= 0.0 if self._moved else objective.l2 * step[:-1]
             found, duals = _gap(objective, state, self._point, duals, left, np.diagonal(system))
             if found < gap:
                 gap, self._duals = found, duals
-        return {}, {0: Certificate(*self._point, self._losses, gap)}
+        return {}, {0: Certificate(*self._point, total, gap)}
+
+    def _total(self, point: Point, losses: float) -> float:
+        return losses + self.objective.penalty(point[0])
 
     def _line_search(self, step: np.ndarray, promised: float) -> float:
         """Take a step, halved until the losses fall; return the share of it that was taken."""
         assert self._point is not None
         (w, bias), here, share = self._point, self._state, 2.0
-        before = Certificate(w, bias, self._losses, 0.0)
+        before = Certificate(w, bias, self._total((w, bias), self._losses), 0.0)
         self._moved = False
         while not self._moved and share / 2 * promised > MIN_DECREASE * before.objective:
             share /= 2
             to = w + share * step[:-1], bias + share * float(step[-1])
             self._state, value, _ = rows.tangents(self.objective, here, *to, share == 1)
-            self._moved = armijo_holds(before, value, share * promised)
+            self._moved = armijo_holds(before, self._total(to, value), share * promised)
         if self._moved:
             self._point, self._losses = to, value
         else:
@@ -135,7 +143,7 @@ class UnpenalizedSteps(Steps):
 
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
         assert self._point is not None
-        if going and self.objective.phi.is_classification:
+        if going and self.objective.phi.is_classification and not self.objective.is_penalized:
             _refuse_separated(self._state, self._point[1])
         return [] if self._moved else [0]
 
@@ -163,19 +171,25 @@ def _gap(
     It is infinite if more than rounding is left of what they have to satisfy.
     """
     examples = state.examples
-    clipped = objective.phi.clip_duals(duals, examples["y"])
+    clipped, (w, bias) = objective.phi.clip_duals(duals, examples["y"]), point
     if (clipped != duals).any():
+        moved = state._replace(certified=clipped)
+        clipped = rows.projected(objective, moved, rows.dual_residual(objective, moved)).certified
         left = np.zeros(left.size)
-        moved = state.examples_with(clipped)
-        visits.weights_of(*objective.rows, moved, left[:-1], 1.0)
-        left[-1] = weighted_sum(moved["weight"], clipped) if objective.intercept else 0.0
-    w, bias = point
+        visits.weights_of(*objective.rows, state.examples_with(clipped), left[:-1], 1.0)
+        left[:-1] -= objective.l2 * w
+        left[-1] = weighted_sum(examples["weight"], clipped) if objective.intercept else 0.0
+    free = slice(-1 if objective.l2 > 0 else 0, None)  # what has no penalty
     losses, gap = objective.gaps(examples, clipped, state.wx, bias)
-    cost = weighted_sum(np.square(left), 1 / diagonal) / 2  # of moving them so that nothing is
+    # of moving them so that nothing is left
+    cost = weighted_sum(np.square(left[free]), 1 / diagonal[free]) / 2
     if cost > ROUNDING * gap + LEAST * losses:
         return math.inf, clipped
     gap = (math.sqrt(gap) + math.sqrt(cost)) ** 2
-    return gap + float(np.abs(left) @ np.abs(np.append(w, bias))), clipped
+    gap += float(np.abs(left[free]) @ np.abs(np.append(w, bias))[free])
+    if objective.l2 > 0:
+        gap += float(np.square(left[:-1]).sum()) / (2 * objective.l2)
+    return gap, clipped
 
 
 def _refuse_separated(state: rows.RowState, bias: float) -> None:
