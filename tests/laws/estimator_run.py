@@ -355,9 +355,7 @@ class EstimatorRun:
         self._overlap(model)
 
     def _go_cli(self) -> None:
-        if self.loss == "multinomial" or (own := self._own_parameter) not in (None, "epsilon"):
-            return
-        n = len(self.y)
+        n, own = len(self.y), self._own_parameter
         with tempfile.TemporaryDirectory() as folder:
             data = os.path.join(folder, "data.svm")
             with open(data, "w") as file:
@@ -367,7 +365,7 @@ class EstimatorRun:
             line = ["train", data, "--loss", self.loss, "--json", "--quiet"]
             line += ["--l1", repr(self.l1 / n), "--l2", repr(self.l2 / n), "--tol", "1e-6"]
             line += ["--epochs", "60", "--model", os.path.join(folder, "m.npz")]
-            line += [] if own is None else [f"--{own}", "0.25"]
+            line += [] if own is None else [f"--{own}", "1.25" if own == "power" else "0.25"]
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
                 assert cli.main(line) in (0, 3)

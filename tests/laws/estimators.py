@@ -31,7 +31,7 @@ PENALTIES = {
 #: Weights and features of so few samples with weight that folds may have none.
 FEW = ("some 0", "wide")
 #: The ways that models of the multinomial loss do not go, and those that take long.
-NOT_MULTINOMIAL = ("convert", "blocks", "cli", "chosen", "groups")
+NOT_MULTINOMIAL = ("blocks", "chosen", "groups")
 SOLVERS = ("auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point")
 
 
