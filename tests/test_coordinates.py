@@ -25,7 +25,7 @@ each_loss = pytest.mark.parametrize("loss", LOSSES)
 
 
 def data(
-    loss: str, shape: tuple[int, int] = (24, 90), kind: str = "plain"
+    loss: str, shape: tuple[int, int] = (24, 300), kind: str = "plain"
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return features, labels and weights, some of them 0."""
     random = np.random.default_rng(3)
@@ -128,7 +128,7 @@ def test_coordinates_keep_products_and_lead_back(seed: int, dtype: Any) -> None:
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_it_is_the_problem_of_the_twin(loss: str, intercept: bool) -> None:
-    X, y, c = data(loss, (20, 60))
+    X, y, c = data(loss, (20, 250))
     problem = Problem(X, y, c, loss_named(f"{loss}_loss", 1.0), 0.0, 1.0, intercept)
     few, Q = in_coordinates(problem)
     assert few.X.shape == (20, 20)
@@ -203,8 +203,8 @@ def test_options_that_ask_for_something_else_are_obeyed(options: dict[str, Any])
     assert not any(WHERE in reason for reason in reasons(model))
 
 
-def test_more_rows_than_features_or_than_a_matrix_is_for_have_no_coordinates() -> None:
-    for shape in ((50, 50), (60, 40), (501, 600)):
+def test_more_rows_than_features_or_too_many_or_few_have_no_coordinates() -> None:
+    for shape in ((50, 50), (60, 40), (501, 600), (10, 30)):
         X, y, c = data("logistic", shape)
         model = fitted(SDCAClassifier(tol=1e-2), X, y, c)
         assert not any(WHERE in reason for reason in reasons(model))

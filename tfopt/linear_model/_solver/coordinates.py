@@ -27,6 +27,8 @@ __all__ = ["RowSpace", "pays"]
 #: About how many epochs a fit takes that is not in coordinates, with losses that are smooth and
 #: with others. They are more than elsewhere, for rows that are few have much in common.
 EPOCHS, EPOCHS_OF_CORNERS = 40, 80
+#: The work of what is done once, however few numbers there are: about 0.2 ms.
+OVERHEAD = 2e6
 #: Features whose products are summed up together, of which there is a copy.
 CHUNK = 4096
 #: What is added to the diagonal of X X^T, as a share of its largest entry and for each row: what
@@ -50,7 +52,7 @@ def pays(objective: Objective, asked: Parameters, mean_square: Callable[[], floa
     if m <= work.MOST_WEIGHTS:
         most = min(most, steps_work(objective))
     most = min(most, work.ascent_work(objective, mean_square(), asked.tol))
-    return bool(products + steps_work(few) <= most)
+    return bool(OVERHEAD + products + steps_work(few) <= most)
 
 
 class RowSpace:
