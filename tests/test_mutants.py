@@ -283,5 +283,5 @@ def test_what_is_called_equivalent_is_a_mutant(key: str) -> None:
     assert EQUIVALENT[key]
     survived = {mutant["key"] for mutant in page.read()["survived"]}
     file = draw.ROOT / key.partition("::")[0]
-    mutants = {mutant.key for mutant in mutants_of(file, draw.ROOT)}
+    mutants = {mutant.key for mutant in mutants_of(file, draw.ROOT)} if file.exists() else set()
     assert key in survived | mutants, "take it out of campaign/mutants/equivalent.py"

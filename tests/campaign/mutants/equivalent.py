@@ -168,9 +168,8 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/whole_rows.pyx::set_rows: cdef bint are_runs = True, "
     "merges -> cdef bint are_runs = False, merges": ("runs are stepped as rows with strides"),
     "tfopt/kernels/update/whole_tensors.pyx::run_tensors: end_share(&sums) -> pass": (_THREADS),
-    "tfopt/linear_model/_solver/plan.py::make_plan: together = wanted.n_problem"
-    "s > 1 and not (visits or plan.begins_with_steps) -> together = wanted.n_pr"
-    "oblems > 2 and not (visits or plan.begins_with_steps)": (
+    "tfopt/linear_model/_solver/ascent.py::solve_all: together = n_problems > 1"
+    " and not alone -> together = n_problems > 2 and not alone": (
         "there is one problem, or one for each of three classes and more"
     ),
     "tfopt/linear_model/_solver/multinomial.py::with_best_intercepts: H += sums"
@@ -185,10 +184,10 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/linear_model/_solver/work.py::product_work: return ROW * _n_rows(obj"
     "ective) + SCATTERED * data.size + DENSE * dense.size -> return ROW * _n_ro"
     "ws(objective) + SCATTERED * data.size + DENSE": (_WAY),
-    "tfopt/linear_model/sdca_classifier.py::LinearClassifier._constant_intercept:"
+    "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._constant_intercept:"
     " n_positive = np.count_nonzero(y > 0) -> n_positive = np.count_nonzero(y >"
     "= 0)": ("labels are -1 and 1"),
-    "tfopt/linear_model/sdca_classifier.py::LinearClassifier._set_attributes: sel"
+    "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._set_attributes: sel"
     "f.intercept_ -= self.intercept_.mean() -> self.intercept_ += self.intercep"
     "t_.mean()": ("the mean is 0 already, but for rounding"),
     "tfopt/linear_model/sdca_options.py::SDCAOptions._check_options: self._l2() -> pass": (
