@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.loss_record import PointwiseLoss
 
@@ -38,7 +36,7 @@ class LossChoice:
         own = self._phi.option
         for name, default in self._PARAMETERS.items():
             value = getattr(self, name)
-            is_given = np.ndim(value) > 0 or value != default
+            is_given = hasattr(value, "__len__") or value != default  # np.ndim takes longer
             if is_given and (own is None or own.name != name):
                 losses = [
                     name_of_loss
