@@ -26,12 +26,13 @@ These define linear models, most of them by dual coordinate ascent:
 18. `sdca_sums`: sums over rows, and their order.
 19. `sdca_newton`: Newton's method.
 20. `sdca_coordinate_descent`: coordinate descent for l1.
-21. `sdca_fit`: a fit.
-22. `sdca_coordinates`: the same problem in coordinates of fewer rows than features.
-23. `sdca_block_fit`: a fit of data that are divided into blocks.
-24. `multinomial`: the logistic loss of several classes together.
-25. `ftrl_stream`: learning from a stream instead, by FTRL-Proximal.
-26. `sparse_rows`: or from batches of sparse rows, by any optimizer.
+21. `sdca_interior_point`: interior points for losses with kinks.
+22. `sdca_fit`: a fit.
+23. `sdca_coordinates`: the same problem in coordinates of fewer rows than features.
+24. `sdca_block_fit`: a fit of data that are divided into blocks.
+25. `multinomial`: the logistic loss of several classes together.
+26. `ftrl_stream`: learning from a stream instead, by FTRL-Proximal.
+27. `sparse_rows`: or from batches of sparse rows, by any optimizer.
 
 `autodiff` defines gradients of NumPy functions. `backend` lets tfopt run on these formulas.
 """
