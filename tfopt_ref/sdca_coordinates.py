@@ -1,8 +1,8 @@
 """Fewer rows than features: the same problem in coordinates of the space that the rows span.
 
-With X^T = Q R, the weights w = Q u have the predictions X w = R^T u and the square |w|^2 = |u|^2,
-and what is orthogonal to Q changes no prediction. So without l1 the rows R^T have the minimum of
-the rows X, and the same best dual variables.
+With X^T = Q R, the weights w = Q u have the predictions X w = R^T u and the length of u, and what
+is orthogonal to Q changes no prediction. So without l1 the rows R^T have the minimum of the rows X,
+and the same best dual variables.
 """
 
 from __future__ import annotations

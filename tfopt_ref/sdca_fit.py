@@ -68,7 +68,7 @@ def fit(
     intercept : bool
         Whether there is a b.
     n_partitions, tol, max_iter, seed
-        See `tfopt.linear_model.SDCAClassifier`.
+        See `tfopt.linear_model.LinearClassifier`.
     newton : Newton, optional
         For the losses but the hinge, without l1: when Newton's method is worth it.
 

@@ -10,7 +10,7 @@ number of rounds grows with the number of partitions.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tfopt.linear_model import SDCAClassifier
+from tfopt.linear_model import LinearClassifier
 
 random = np.random.default_rng(0)
 X = random.standard_normal((4000, 20))
@@ -18,7 +18,7 @@ y = X @ random.standard_normal(20) + 2 * random.standard_normal(4000) > 0
 
 figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
 for partitions in (1, 2, 4, 8):
-    model = SDCAClassifier(l2=20.0, solver="sdca", tol=1e-6, num_loss_partitions=partitions)
+    model = LinearClassifier(l2=20.0, solver="sdca", tol=1e-6, num_loss_partitions=partitions)
     model.fit(X, y)
     gaps = [record["gap"] for record in model.history_[0]]
     axis.semilogy(range(1, len(gaps) + 1), gaps, ".-", label=f"partitions: {partitions}")

@@ -9,7 +9,7 @@ after another. Cross-validation selects the penalty.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from tfopt.linear_model import SDCARegressorCV, sdca_path
+from tfopt.linear_model import LinearRegressorCV, sdca_path
 
 random = np.random.default_rng(0)
 X = random.standard_normal((120, 30))
@@ -18,7 +18,7 @@ y = X @ truth + 2 * random.standard_normal(120)
 l1s = np.logspace(2.7, 0, 40)
 
 path = sdca_path(X, y, "squared", l1s=l1s, l2=0.0)
-search = SDCARegressorCV("squared", l1s=l1s, l2=0.0, cv=5).fit(X, y)
+search = LinearRegressorCV("squared", l1s=l1s, l2=0.0, cv=5).fit(X, y)
 
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(7, 6), sharex=True, layout="constrained")
 for k, weights in enumerate(path.coefs[:, 0].T):
