@@ -133,7 +133,7 @@ assert cli.main(["info", "--json"]) == 0
 
 
 #: What modules of extras import.
-HIDDEN = {"dask", "distributed", "fsspec", "pandas", "scipy", "sklearn", "torch", "tqdm"}
+HIDDEN = {"dask", "distributed", "fsspec", "pyarrow", "scipy", "sklearn", "torch", "tqdm"}
 
 
 def test_numpy_suffices_on_a_system_that_is_not_posix(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ __version__ = "0.1.0"
 
 #: What the extras for users install.
 _OPTIONAL = (
-    *("argcomplete", "backports.zstd", "dask", "distributed", "matplotlib", "ml_dtypes"),
-    *("onnxruntime", "pandas", "pyarrow", "scikit-learn", "scipy", "skl2onnx", "torch", "tqdm"),
+    *("argcomplete", "backports.zstd", "dask", "distributed", "matplotlib", "ml_dtypes", "mpi4py"),
+    *("onnxruntime", "pyarrow", "ray", "scikit-learn", "scipy", "skl2onnx", "torch", "tqdm"),
 )
 _OPENMP = re.compile(r"\S*/([^/\s]+/(?:lib(?:gomp|i?omp)|vcomp)[^/\s]*)$", re.MULTILINE)
 
