@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets
@@ -28,10 +28,13 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "matrix": sparse.csr_matrix,
     "array": sparse.csr_array,
     "csc": sparse.csc_matrix,
+    "csc array": sparse.csc_array,
+    "coo": sparse.coo_matrix,
+    "coo array": sparse.coo_array,
     "one-dimensional": lambda X: X.ravel(),
 }
 #: Of these, what SciPy does not make of float16.
-SPARSE = ("matrix", "array", "csc")
+SPARSE = ("matrix", "array", "csc", "csc array", "coo", "coo array")
 
 
 def outcome(call: Callable[[], Any]) -> Any:
@@ -58,6 +61,7 @@ def parts(X: Any) -> list[np.ndarray]:
     st.sampled_from([None, [0.0, 1.0, 2.0], [0.0, np.nan, 1.0], ["a", "b", "c"], [1, 0, 1]]),
     st.sampled_from([SDCAClassifier(), SDCARegressor(), FTRLRegressor()]),
 )
+@example("csc", np.float64, 1, 1, [0.0] * 6, [0.0, 1.0, 2.0], SDCAClassifier())
 def test_data_are_refused_or_passed_as_by_scikit_learn(
     kind: str, dtype: Any, n: int, d: int, values: list[float], labels: Any, model: Any
 ) -> None:

@@ -111,14 +111,20 @@ def checked_sparse(X: Any, name: str = "X", own: bool = False) -> Any:
     if X.format == "coo":
         for part, stop, which in zip(parts, X.shape, names, strict=True):
             csr.check_indices(part, stop, f"{name}.{which}")
-        return sparse.coo_array((X.data, tuple(parts)), X.shape)
+        return _kind_of(X)((X.data, tuple(parts)), X.shape)
     shape = X.shape if X.format == "csr" else X.shape[::-1]
     indices, indptr = parts
     csr.check_csr(X.data, indices, indptr, shape, name)
     if not own:
         return X
-    kind = sparse.csr_array if X.format == "csr" else sparse.csc_array
-    return kind((X.data, indices, indptr), X.shape)
+    return _kind_of(X)((X.data, indices, indptr), X.shape)
+
+
+def _kind_of(X: Any) -> Any:
+    """Return SciPy's own class of a matrix or an array of a format."""
+    arrays = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
+    matrices = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "coo": sparse.coo_matrix}
+    return (arrays if isinstance(X, sparse.sparray) else matrices)[X.format]
 
 
 def is_plain_matrix(X: Any) -> bool:
