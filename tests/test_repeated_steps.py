@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from wrapper_cases import Lookahead
 
@@ -272,6 +272,7 @@ def course_of(opt: Any, of: list[Any], by: str, course: list[str]) -> list[Any]:
     ),
     st.lists(st.sampled_from([*["ordinary"] * len(ODD), *ODD]), min_size=4, max_size=12),
 )
+@example("float32", "arrays", "pairs", "number", {}, ["ordinary"] * 3 + ["read-only variable"])
 def test_repeated_steps_are_fresh_ones(
     around: str,
     name: str,

@@ -159,6 +159,7 @@ class ShapedStep(Step):
     def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
         """Check a step and return it."""
         optimizer = self._optimizer
+        self._request.handles  # noqa: B018  # an array that has become read-only is refused
         if self._looks and not are_finite(self._with(grads, scale).checked().grads):
             raise NotFinite
         if are_arrays(grads) or not optimizer._makes_dense(grads, self._handles):
