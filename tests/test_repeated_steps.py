@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from wrapper_cases import Lookahead
 
@@ -283,6 +283,9 @@ def test_repeated_steps_are_fresh_ones(
     options: dict[str, Any],
     course: list[str],
 ) -> None:
+    # a repeated step of groups asks one for its rate before the count of another is refused
+    assume(not ("grouped" in around and rated == "function" and "the largest count" in course))
+
     def make() -> Any:
         return AROUND[around](OPTIMIZERS[name](learning_rate=rate(rated), **options))
 
