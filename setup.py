@@ -46,9 +46,9 @@ SMALLEST = frozenset(
         "arrays/coerce",
         "platform/locking",
         "platform/runtime",
-        "sdca/blocks",
-        "sdca/feature_groups",
-        "sdca/fingerprint_table",
+        "linear/blocks",
+        "tf_sdca/feature_groups",
+        "tf_sdca/fingerprint_table",
         "update/adjustments",
         "update/commit",
         "update/deferred_rows",
@@ -69,9 +69,9 @@ LOOPS = {
     "kernels/arrays/csr": "-O2",
     "kernels/arrays/layout": "-O2",
     "kernels/reduce/norms": "-O3",
-    "kernels/sdca/fingerprint": "-O2",
-    "kernels/sdca/interior_point": "-O3",
-    "kernels/sdca/second_order": "-O3",
+    "kernels/tf_sdca/fingerprint": "-O2",
+    "kernels/linear/interior_point": "-O3",
+    "kernels/linear/second_order": "-O3",
     "kernels/update/clip": "-O2",
     "kernels/update/dense": "-O3",
     "kernels/update/row_buckets": "-O3",
@@ -86,7 +86,7 @@ PACKED = ["-falign-functions=1", "-falign-jumps=1", "-freorder-blocks-algorithm=
 #: Modules that take no longer if GCC copies fewer functions into those that call them. They are a
 #: tenth smaller, which is a hundredth of a wheel.
 FEWER_COPIES = {
-    f"kernels/sdca/{name}": ["--param=max-inline-insns-single=30"]
+    f"kernels/linear/{name}": ["--param=max-inline-insns-single=30"]
     for name in ("coordinate_descent", "hessian_products", "solver", "visits")
 }
 #: The compiler flags of each instruction set that `steps` is compiled for.

@@ -44,7 +44,12 @@ CONFIG = {
     "distributed.deploy.lost-worker-timeout": "1 hour",
 }
 
-PRELOAD = ["dask.dataframe", "tfopt.dask.sdca", "tfopt.dask.ftrl", "tfopt.dask.sharded"]
+PRELOAD = [
+    "dask.dataframe",
+    "tfopt.dask.linear.estimators",
+    "tfopt.dask.linear.ftrl",
+    "tfopt.dask.table.sharded",
+]
 
 
 def start(function: Callable[..., Any], *arguments: Any) -> Any:

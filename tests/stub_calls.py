@@ -30,8 +30,9 @@ from tfopt.cuda.library import capsule_of
 from tfopt.kernels import cpu as instruction_set
 from tfopt.kernels import kernels
 from tfopt.kernels.arrays import aliasing
+from tfopt.kernels.linear import multiclass, visits
 from tfopt.kernels.platform import locking, runtime
-from tfopt.kernels.sdca import feature_groups, fingerprint_table, multiclass, visits
+from tfopt.kernels.tf_sdca import feature_groups, fingerprint_table
 from tfopt.kernels.update import (
     checks,
     clip,

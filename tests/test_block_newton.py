@@ -16,11 +16,12 @@ from sdca_cases import problem_of
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.linear_model._solver import blocks, conjugate_gradients, newton, plan
-from tfopt.linear_model._solver.execution import ThreadExecutor
-from tfopt.linear_model._solver.features import working_set
-from tfopt.linear_model._solver.objective import Objective
-from tfopt.linear_model._solver.rows import RowState
+from tfopt.linear_model._blocks import blocks
+from tfopt.linear_model._blocks.execution import ThreadExecutor
+from tfopt.linear_model._fit import conjugate_gradients, newton, plan
+from tfopt.linear_model._fit.features import working_set
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model.losses import LOSSES
 from tfopt_ref import sdca_newton
 

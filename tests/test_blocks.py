@@ -16,14 +16,15 @@ from sdca_cases import LOSSES, problem_of
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.kernels.sdca import blocks as sdca_blocks
-from tfopt.kernels.sdca import visits
+from tfopt.kernels.linear import blocks as sdca_blocks
+from tfopt.kernels.linear import visits
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import blocks, rows
-from tfopt.linear_model._solver.intercept import intercept_search
-from tfopt.linear_model._solver.objective import Objective
-from tfopt.linear_model._solver.reductions import SparseDelta, reduce_nodes, tree_reduce
-from tfopt.linear_model._solver.rows import RowState
+from tfopt.linear_model._blocks import blocks
+from tfopt.linear_model._fit import rows
+from tfopt.linear_model._fit.intercept import intercept_search
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.reductions import SparseDelta, reduce_nodes, tree_reduce
+from tfopt.linear_model._fit.rows import RowState
 from tfopt_ref import sdca_solver as twin
 from tfopt_ref.sdca_losses import LOSSES as TWINS
 

@@ -12,12 +12,12 @@ from scipy import sparse
 from sdca_cases import EXAMPLE, LOSSES, Problem, problem_of, problems
 
 import tfopt
-from tfopt.kernels.sdca import hessian_products, second_order, visits
+from tfopt.kernels.linear import hessian_products, second_order, visits
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import conjugate_gradients, work
-from tfopt.linear_model._solver.design import MemoryDesign
-from tfopt.linear_model._solver.objective import Objective
-from tfopt.linear_model._solver.plan import Plan
+from tfopt.linear_model._fit import conjugate_gradients, work
+from tfopt.linear_model._fit.design import MemoryDesign
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.plan import Plan
 
 SMOOTH = ("logistic_loss", "squared_loss", "smooth_hinge_loss", "poisson_loss")
 

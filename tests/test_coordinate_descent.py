@@ -16,9 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 
 import tfopt
-from tfopt.kernels.sdca import coordinate_descent as kernels
-from tfopt.linear_model._solver import plan, quadratic_model
-from tfopt.linear_model._solver.objective import as_rows
+from tfopt.kernels.linear import coordinate_descent as kernels
+from tfopt.linear_model._fit import plan, quadratic_model
+from tfopt.linear_model._fit.objective import as_rows
 from tfopt_ref import sdca_coordinate_descent as twin
 from tfopt_ref.sdca_certificate import Fit, Problem
 from tfopt_ref.sdca_losses import loss_named

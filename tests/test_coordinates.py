@@ -13,8 +13,8 @@ from linear_losses import CORNERED, LOSSES, estimator, phi, targets
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier, sdca_base, sdca_path
-from tfopt.linear_model._solver.coordinates import RowSpace
-from tfopt.linear_model._solver.objective import Objective, as_rows
+from tfopt.linear_model._fit.coordinates import RowSpace
+from tfopt.linear_model._fit.objective import Objective, as_rows
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_coordinates import in_coordinates
 from tfopt_ref.sdca_fit import fit

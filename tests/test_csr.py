@@ -141,8 +141,8 @@ def test_gradients_that_are_malformed(kind: str, place: int, bad: int) -> None:
 
 KERNELS = """
 import numpy as np
-from tfopt.kernels.sdca import second_order, hessian_products
-from tfopt.kernels.sdca import visits, blocks, multiclass, solver
+from tfopt.kernels.linear import second_order, hessian_products
+from tfopt.kernels.linear import visits, blocks, multiclass, solver
 from tfopt.errors import InvalidArgumentError
 n, d, width = 6, 5, 2
 def given(kind):

@@ -29,9 +29,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import checkpoints, linear_model
 from tfopt.dask import FTRLRegressor, SDCAClassifier
-from tfopt.dask.checkpoints import StreamFitCheckpoints
 from tfopt.dask.cluster import gathered
-from tfopt.dask.executor import DaskExecutor
+from tfopt.dask.linear.checkpoints import StreamFitCheckpoints
+from tfopt.dask.linear.executor import DaskExecutor
 
 FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
 #: Far from the end.

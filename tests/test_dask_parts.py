@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tfopt import IndexedSlices
 from tfopt.dask import UniformRows
-from tfopt.dask.gradient_sums import block_gradients, finish, sum_parts
-from tfopt.dask.shard import partition_edges, route
+from tfopt.dask.steps.gradient_sums import block_gradients, finish, sum_parts
+from tfopt.dask.table.shard import partition_edges, route
 
 
 @given(st.integers(1, 60), st.data())

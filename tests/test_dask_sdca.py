@@ -26,9 +26,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import linear_model
 from tfopt.dask import SDCAClassifier, SDCARegressor, read_libsvm
-from tfopt.dask.executor import DaskExecutor
+from tfopt.dask.linear.executor import DaskExecutor
 from tfopt.errors import CheckpointError
-from tfopt.linear_model._solver.execution import WorkerLostError
+from tfopt.linear_model._blocks.execution import WorkerLostError
 
 FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
 #: Far from the end, but with certificates on the way.
@@ -259,7 +259,7 @@ def test_a_worker_may_die_in_any_kind_of_round(
 
     for name in ("map_reduce", "futures"):
         monkeypatch.setattr(DaskExecutor, name, deadly(getattr(DaskExecutor, name)))
-    monkeypatch.setattr("tfopt.linear_model._solver.execution.MAX_WORKER_LOSSES", 99)
+    monkeypatch.setattr("tfopt.linear_model._blocks.execution.MAX_WORKER_LOSSES", 99)
     told: list[int] = []
     with processes(2):
         # of so many weights that steps of Newton's method do without a matrix

@@ -18,7 +18,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.metrics import log_loss
 
 from tfopt.linear_model import FTRLRegressor, SDCAClassifier, SDCARegressor, constant_model
-from tfopt.linear_model._solver.reductions import TreeSum, tree_reduce
+from tfopt.linear_model._fit.reductions import TreeSum, tree_reduce
 from tfopt.linear_model.constant_model import Constant, Counts
 from tfopt.linear_model.evaluation import Deviance, Evaluation, explained, mean_losses
 from tfopt.linear_model.losses import LOSSES as RECORDS

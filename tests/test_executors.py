@@ -21,9 +21,9 @@ from executor_cases import CASES, ROWS, alone, bits, blocks, model_of, on, quiet
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt import linear_model
-from tfopt.dask.executor import DaskExecutor
+from tfopt.dask.linear.executor import DaskExecutor
 from tfopt.linear_model import Executor, ProcessExecutor, ThreadExecutor, fit_blocks
-from tfopt.linear_model._solver.block_input import FirstBlocks
+from tfopt.linear_model._blocks.input import FirstBlocks
 
 TESTS = Path(__file__).parent
 

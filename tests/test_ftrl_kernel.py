@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.sdca.visits import LOSSES
-from tfopt.kernels.stream.ftrl import learn
+from tfopt.kernels.linear.ftrl import learn
+from tfopt.kernels.linear.visits import LOSSES
 from tfopt_ref import ftrl_stream
 from tfopt_ref.sdca_losses import PARAMETRIC
 

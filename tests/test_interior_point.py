@@ -16,16 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 import tfopt
-from tfopt.kernels.sdca import interior_point as kernels
-from tfopt.kernels.sdca import second_order
-from tfopt.kernels.sdca.second_order import solve
+from tfopt.kernels.linear import interior_point as kernels
+from tfopt.kernels.linear import second_order
+from tfopt.kernels.linear.second_order import solve
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import interior_fields, interior_rows, monitor, plan
-from tfopt.linear_model._solver.design import MemoryDesign
-from tfopt.linear_model._solver.interior_point import InteriorPoint
-from tfopt.linear_model._solver.objective import InitialPoint, Objective, as_rows
-from tfopt.linear_model._solver.parameters import Parameters
-from tfopt.linear_model._solver.plan import make_plan
+from tfopt.linear_model._fit import interior_fields, interior_rows, monitor, plan
+from tfopt.linear_model._fit.design import MemoryDesign
+from tfopt.linear_model._fit.interior_point import InteriorPoint
+from tfopt.linear_model._fit.objective import InitialPoint, Objective, as_rows
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.plan import make_plan
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_losses import loss_named

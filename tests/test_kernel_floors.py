@@ -11,7 +11,7 @@ import tfopt
 
 KERNELS = Path(tfopt.__file__).parent / "kernels"
 #: From the lowest: machines, arrays, sums of them, updates; what is beside updates comes last.
-FLOORS = ("platform", "arrays", "reduce", "update", "sdca", "stream", "text")
+FLOORS = ("platform", "arrays", "reduce", "update", "linear", "tf_sdca", "text")
 SOURCES = sorted(
     path
     for path in KERNELS.glob("*/*")

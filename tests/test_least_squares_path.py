@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold, ShuffleSplit
 
 from tfopt import threads
 from tfopt.linear_model import SDCARegressor, SDCARegressorCV, sdca_path
-from tfopt.linear_model._solver import least_squares
+from tfopt.linear_model._fit import least_squares
 from tfopt.linear_model.paths import FoldFits, WarmFits
 
 each_form = pytest.mark.parametrize("form", [np.array, sparse.csr_matrix], ids=["dense", "sparse"])

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._solver import interior_rows, plan
+from tfopt.linear_model._fit import interior_rows, plan
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_losses import loss_named

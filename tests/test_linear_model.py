@@ -21,10 +21,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import plan, row_visits
-from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.monitor import SolverResult
-from tfopt.linear_model._solver.objective import as_rows
+from tfopt.linear_model._fit import plan, row_visits
+from tfopt.linear_model._fit.certificate import Certificate
+from tfopt.linear_model._fit.monitor import SolverResult
+from tfopt.linear_model._fit.objective import as_rows
 
 each_loss = pytest.mark.parametrize("loss", FEW)
 

@@ -10,7 +10,7 @@ from linear_data import beMTPL97, bike_hour, cal_housing, libsvm, rcv1_small, tr
 from sklearn.linear_model import LogisticRegression
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import plan
+from tfopt.linear_model._fit import plan
 
 EXACT: dict[str, Any] = {"tol": 1e-10}
 

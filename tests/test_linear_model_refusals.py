@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from tfopt import linear_model
 from tfopt.errors import InvalidArgumentError, NotFiniteError
-from tfopt.kernels.stream.ftrl import learn
+from tfopt.kernels.linear.ftrl import learn
 from tfopt.linear_model import (
     FTRLClassifier,
     FTRLRegressor,

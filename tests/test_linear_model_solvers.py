@@ -13,11 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._solver import monitor, newton
-from tfopt.linear_model._solver import plan as plans
-from tfopt.linear_model._solver.certificate import Certificate
-from tfopt.linear_model._solver.intercept import intercept_search
-from tfopt.linear_model._solver.parameters import Parameters
+from tfopt.linear_model._fit import monitor, newton
+from tfopt.linear_model._fit import plan as plans
+from tfopt.linear_model._fit.certificate import Certificate
+from tfopt.linear_model._fit.intercept import intercept_search
+from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model.losses import LOSSES
 
 random = np.random.default_rng(2)

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 
 from tfopt.cli import main
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.sdca import second_order
+from tfopt.kernels.linear import second_order
 from tfopt.linear_model import (
     SDCARegressor,
     SDCARegressorCV,

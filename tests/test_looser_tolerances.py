@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
-from tfopt.linear_model._solver import quadratic_model
-from tfopt.linear_model._solver.monitor import CERTIFY_EVERY
+from tfopt.linear_model._fit import quadratic_model
+from tfopt.linear_model._fit.monitor import CERTIFY_EVERY
 
 TOLERANCES = [1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
 

@@ -15,8 +15,8 @@ from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_de
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model import SDCAClassifier, SDCAClassifierCV, from_json, sdca_path, to_json
-from tfopt.linear_model._solver import multinomial as solver
-from tfopt.linear_model._solver import multinomial_system
+from tfopt.linear_model._fit import multinomial as solver
+from tfopt.linear_model._fit import multinomial_system
 from tfopt_ref import multinomial
 
 random = np.random.default_rng(0)

@@ -12,8 +12,8 @@ from scipy import sparse
 from sdca_cases import labels_for
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor, sdca_path
-from tfopt.linear_model._solver import newton_path
-from tfopt.linear_model._solver.newton_path import shifted_duals
+from tfopt.linear_model._fit import newton_path
+from tfopt.linear_model._fit.newton_path import shifted_duals
 from tfopt.linear_model.losses import LOSSES
 from tfopt_ref import sdca_newton
 from tfopt_ref.sdca_certificate import Problem, best_bias, certificate, primal

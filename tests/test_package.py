@@ -273,7 +273,7 @@ def test_norms_are_vector_code() -> None:
     ],
 )
 def test_each_instruction_set_adds_up_products_in_its_registers(module: str, function: str) -> None:
-    code = _machine_code(module, "sdca")
+    code = _machine_code(module, "linear")
     functions = dict(re.findall(rf"<{function}_(\w+)>:\n((?:.+\n)*)", code))
     for cpu, register in (("baseline", "xmm"), ("v3", "ymm"), ("v4", "zmm")):
         products = [line for line in functions[cpu].splitlines() if "mulpd" in line]

@@ -19,8 +19,8 @@ from linear_losses import FEW, estimator, parameter_of, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model._solver import certificate, plan
-from tfopt.linear_model._solver.reductions import reduce_nodes
+from tfopt.linear_model._fit import certificate, plan
+from tfopt.linear_model._fit.reductions import reduce_nodes
 from tfopt_ref import sdca_block_fit as twin
 from tfopt_ref.sdca_certificate import Fit
 

@@ -14,8 +14,8 @@ from sdca_cases import Problem, problem_of, problems
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.kernels.sdca import multiclass, visits
-from tfopt.kernels.sdca.multiclass import LANES, SAMPLE
+from tfopt.kernels.linear import multiclass, visits
+from tfopt.kernels.linear.multiclass import LANES, SAMPLE
 from tfopt.linear_model import SDCAClassifier
 from tfopt_ref import sdca_solver as twin
 

@@ -12,7 +12,7 @@ from linear_losses import estimator, parameter_of, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model._solver import certificate
+from tfopt.linear_model._fit import certificate
 from tfopt_ref import sdca_fit as twin
 from tfopt_ref.sdca_losses import loss_named
 

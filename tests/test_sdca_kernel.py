@@ -15,8 +15,8 @@ from linear_losses import conjugate, least, phi
 from sdca_cases import ALL_LOSSES, OF_NUMBERS, Problem, problem_of, problems
 
 import tfopt
-from tfopt.kernels.sdca import solver
-from tfopt.kernels.sdca import visits as kernel
+from tfopt.kernels.linear import solver
+from tfopt.kernels.linear import visits as kernel
 from tfopt_ref import sdca as twin
 
 each_loss = pytest.mark.parametrize("loss", ALL_LOSSES)

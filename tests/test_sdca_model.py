@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tfopt
 import tfopt_ref
 from tfopt.core.locks import ProcessLock
-from tfopt.kernels.sdca.fingerprint_table import FingerprintTable
+from tfopt.kernels.tf_sdca.fingerprint_table import FingerprintTable
 from tfopt.sdca_model import SDCAModel
 from tfopt.sdca_ops import sdca_fprint
 

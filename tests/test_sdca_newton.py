@@ -15,8 +15,8 @@ from linear_losses import FEW_SMOOTH, estimator, parameter_of, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model._solver import certificate, plan, sampling, work
-from tfopt.linear_model._solver.monitor import ConvergenceMonitor
+from tfopt.linear_model._fit import certificate, plan, sampling, work
+from tfopt.linear_model._fit.monitor import ConvergenceMonitor
 from tfopt.linear_model.losses import loss_named as record_named
 from tfopt_ref import sdca_block_fit, sdca_fit, sdca_newton
 from tfopt_ref.sdca_certificate import Fit, Problem, primal

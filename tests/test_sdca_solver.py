@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sdca_cases import ALL_LOSSES, problem_of, problems
 
 import tfopt
-from tfopt.kernels.sdca import solver as kernel
-from tfopt.kernels.sdca import visits
+from tfopt.kernels.linear import solver as kernel
+from tfopt.kernels.linear import visits
 from tfopt_ref import sdca as twin_visits
 from tfopt_ref import sdca_solver as twin
 

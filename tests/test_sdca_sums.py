@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tfopt
-from tfopt.kernels.sdca import multiclass, second_order, visits
+from tfopt.kernels.linear import multiclass, second_order, visits
 from tfopt_ref import sdca_sums
 
 

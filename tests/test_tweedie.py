@@ -12,7 +12,7 @@ from linear_losses import phi
 from scipy import sparse
 from sklearn.linear_model import TweedieRegressor
 
-from tfopt.kernels.sdca import second_order, solver, visits
+from tfopt.kernels.linear import second_order, solver, visits
 from tfopt.linear_model import LinearRegressor, from_json, to_json
 from tfopt_ref.sdca_losses import HALVINGS, loss_named
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from tfopt.imports import imported
-from tfopt.linear_model._solver.execution import BlockHolder, RemoteExecutor
+from tfopt.linear_model._blocks.execution import BlockHolder, RemoteExecutor
 
 __all__ = ["MPIExecutor"]
 

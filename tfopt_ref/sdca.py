@@ -1,6 +1,6 @@
 """Stochastic dual coordinate ascent over examples in memory.
 
-Each function is that of ``tfopt.kernels.sdca.visits`` by the same name. Examples are the rows of a
+Each function is that of `tfopt.kernels.linear.visits` by the same name. Examples are the rows of a
 CSR matrix (`data`, `indices`, `indptr`) and of a dense block, whose weights are the last ones;
 with them, in a structured array, a dual variable a, a label y, a weight and ``|x|**2 / l2`` each.
 

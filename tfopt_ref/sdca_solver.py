@@ -1,6 +1,6 @@
 """Epochs of stochastic dual coordinate ascent over partitions, one partition after another.
 
-`epoch` is that of ``tfopt.kernels.sdca.solver``, which says why a merge is kept as far as it is.
+`epoch` is that of ``tfopt.kernels.linear.solver``, which says why a merge is kept as far as it is.
 """
 
 from __future__ import annotations

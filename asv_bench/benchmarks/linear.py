@@ -133,8 +133,8 @@ class Blocks:
 
     def track_look_over_read(self, n_features: int) -> float:
         """What share of the time a look at a point takes that it takes to read the rows."""
-        tangent = public("kernels.sdca.hessian_products.tangent")
-        examples = np.zeros(self.N_ROWS, public("kernels.sdca.visits.EXAMPLE"))
+        tangent = public("kernels.linear.hessian_products.tangent")
+        examples = np.zeros(self.N_ROWS, public("kernels.linear.visits.EXAMPLE"))
         examples["y"], examples["weight"] = self.y, 1.0
         no_rows = np.zeros(0), np.zeros(0, np.int32), np.zeros(self.N_ROWS + 1, np.int32)
         w = np.zeros(n_features)

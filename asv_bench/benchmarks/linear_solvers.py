@@ -58,7 +58,7 @@ class OneCall:
         return public("linear_model.SDCAClassifier")("hinge").fit(self.X, self.y)
 
     def track_speed_over_rounds(self, data: str) -> float:
-        step = "linear_model._solver.interior_rows.Step"
+        step = "linear_model._fit.interior_rows.Step"
         return worth(self.fit, step, "applies", staticmethod(lambda objective: False))
 
 
@@ -87,7 +87,7 @@ class LeftOut:
         return public("linear_model.SDCAClassifier")("hinge", tol=gap).fit(self.X, self.y)
 
     def track_speed_over_all_rows(self, data: str, gap: float) -> float:
-        plan = "linear_model._solver.plan"
+        plan = "linear_model._fit.plan"
         return worth(lambda: self.fit(gap), plan, "MANY_ROWS", 10**12)
 
 

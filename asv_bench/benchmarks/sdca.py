@@ -86,16 +86,16 @@ class Epoch:
     unit = "ns"
 
     def setup(self, loss: str, longest: int) -> None:
-        visit = public("kernels.sdca.solver.epoch")
-        shuffled = public("kernels.sdca.visits.shuffled")
+        visit = public("kernels.linear.solver.epoch")
+        shuffled = public("kernels.linear.visits.shuffled")
         data, indices, indptr = rows(longest)
         dense = np.zeros((EXAMPLES, 0), np.float32)
         given = (data, indices, indptr, dense)
-        examples = np.zeros(EXAMPLES, public("kernels.sdca.visits.EXAMPLE"))
+        examples = np.zeros(EXAMPLES, public("kernels.linear.visits.EXAMPLE"))
         y = labels(loss, scores_of(longest))
         examples["y"] = y if loss in ("squared_loss", "poisson_loss") else 2 * y - 1
         examples["weight"] = 1
-        examples["curvature"] = public("kernels.sdca.visits.squared_norms")(data, indptr, dense)
+        examples["curvature"] = public("kernels.linear.visits.squared_norms")(data, indptr, dense)
         u, before = np.zeros(FEATURES), np.zeros(EXAMPLES)
         plans = [shuffled(EXAMPLES, 8, 0, number) for number in range(9)]
 

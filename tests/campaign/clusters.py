@@ -29,7 +29,7 @@ from test_dask_faults import OPTIONS, alone, fitted
 from campaign.calls import one
 from campaign.check import Case, Check
 from tfopt.dask import SDCAClassifier
-from tfopt.linear_model._solver.execution import WorkerLostError
+from tfopt.linear_model._blocks.execution import WorkerLostError
 
 #: Messages that tests send themselves, and those by which processes say that they are there.
 _OTHERS = {"run", "run_function", "broadcast", "heartbeat_worker", "heartbeat-client", "identity"}

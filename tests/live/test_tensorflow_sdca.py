@@ -17,7 +17,7 @@ from golden.with_tensorflow import required_tensorflow, sdca_optimizer
 
 import tfopt
 import tfopt_ref
-from tfopt.kernels.sdca.visits import sampled
+from tfopt.kernels.linear.visits import sampled
 
 tf = required_tensorflow()
 

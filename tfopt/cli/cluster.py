@@ -22,11 +22,11 @@ from tfopt.cli.files import CommandError, note
 from tfopt.cli.rows import Blocks, Place, Rows, examples_of
 from tfopt.cli.settings import CheckpointFlags, Settings
 from tfopt.dask.cluster import WORKER_LOST_ERRORS
-from tfopt.dask.executor import DaskExecutor
 from tfopt.dask.folder import MANIFEST, Folder
+from tfopt.dask.linear.executor import DaskExecutor
 from tfopt.errors import CheckpointError
-from tfopt.linear_model._solver.block_input import BlockInput, load_block
-from tfopt.linear_model._solver.execution import WorkerLostError
+from tfopt.linear_model._blocks.execution import WorkerLostError
+from tfopt.linear_model._blocks.input import BlockInput, load_block
 
 #: Seconds for a scheduler to answer.
 CONNECT_TIMEOUT = 10

@@ -25,7 +25,7 @@ from tfopt.cli.files import (
 from tfopt.cli.metrics import margins, predicted, refuse_infinite, score_line
 from tfopt.cli.readers import read_blocks
 from tfopt.cli.report import note_bad_lines
-from tfopt.linear_model._solver.reductions import TreeSum
+from tfopt.linear_model._fit.reductions import TreeSum
 from tfopt.linear_model.evaluation import Evaluation
 from tfopt.linear_model.model_file import encode_model, read_model
 from tfopt.linear_model.stored_model import LINKS, StoredModel

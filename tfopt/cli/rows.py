@@ -17,8 +17,8 @@ from tfopt.cli.data import Data, Layout, targets
 from tfopt.cli.metrics import evaluated
 from tfopt.cli.options import FILES
 from tfopt.cli.settings import Settings
-from tfopt.linear_model._solver.execution import Executor, ThreadExecutor, recovered
-from tfopt.linear_model._solver.reductions import tree_reduce
+from tfopt.linear_model._blocks.execution import Executor, ThreadExecutor, recovered
+from tfopt.linear_model._fit.reductions import tree_reduce
 from tfopt.linear_model.evaluation import Evaluation
 from tfopt.linear_model.stored_model import Columns, StoredModel
 from tfopt.linear_model.table_facts import Facts

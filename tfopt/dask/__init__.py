@@ -12,17 +12,17 @@ from tfopt.imports import imported
 
 #: Public names and the modules that have them: none is imported before it is asked for.
 _HOMES = {
-    "DataParallel": "tfopt.dask.data_parallel",
-    "FTRLClassifier": "tfopt.dask.ftrl",
-    "FTRLRegressor": "tfopt.dask.ftrl",
-    "LinearClassifier": "tfopt.dask.sdca",
-    "LinearRegressor": "tfopt.dask.sdca",
-    "LostShardError": "tfopt.dask.sharded",
-    "SDCAClassifier": "tfopt.dask.sdca",
-    "SDCARegressor": "tfopt.dask.sdca",
-    "ShardedVariable": "tfopt.dask.sharded",
-    "UniformRows": "tfopt.dask.shard",
-    "read_libsvm": "tfopt.dask.blocks",
+    "DataParallel": "tfopt.dask.steps.data_parallel",
+    "FTRLClassifier": "tfopt.dask.linear.ftrl",
+    "FTRLRegressor": "tfopt.dask.linear.ftrl",
+    "LinearClassifier": "tfopt.dask.linear.estimators",
+    "LinearRegressor": "tfopt.dask.linear.estimators",
+    "LostShardError": "tfopt.dask.table.sharded",
+    "SDCAClassifier": "tfopt.dask.linear.estimators",
+    "SDCARegressor": "tfopt.dask.linear.estimators",
+    "ShardedVariable": "tfopt.dask.table.sharded",
+    "UniformRows": "tfopt.dask.table.shard",
+    "read_libsvm": "tfopt.dask.linear.blocks",
 }
 
 __all__ = sorted(_HOMES)

@@ -15,7 +15,7 @@ try:
 except ImportError as error:
     raise ImportError("tfopt.linear_model needs scikit-learn: pip install scikit-learn") from error
 
-from tfopt.linear_model._solver.execution import (
+from tfopt.linear_model._blocks.execution import (
     BlockHolder,
     Executor,
     ProcessExecutor,

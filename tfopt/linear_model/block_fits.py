@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
-from tfopt.linear_model._solver.block_input import BlockInput, load_block, set_feature_names
-from tfopt.linear_model._solver.execution import Executor, ThreadExecutor
+from tfopt.linear_model._blocks.execution import Executor, ThreadExecutor
+from tfopt.linear_model._blocks.input import BlockInput, load_block, set_feature_names
 from tfopt.linear_model.sdca_base import SDCAEstimator
 
 __all__ = ["fit_blocks"]

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt.core.copies import writable
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.io import hash_features
-from tfopt.kernels.stream.ftrl import learn
+from tfopt.kernels.linear.ftrl import learn
 from tfopt.linear_model.ftrl_stopping import check_stopping, held_out, improvement_of
 from tfopt.linear_model.loss_choice import LossChoice
 from tfopt.linear_model.predictions import LinearModel

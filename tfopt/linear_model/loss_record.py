@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.validation import check_number
 
 __all__ = ["Corner", "LossOption", "PointwiseLoss"]

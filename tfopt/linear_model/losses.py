@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.loss_record import Corner, LossOption, PointwiseLoss
 from tfopt.linear_model.mean_losses import Gamma, Poisson, Tweedie
 

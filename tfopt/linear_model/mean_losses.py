@@ -10,7 +10,7 @@ import math
 import numpy as np
 from scipy.special import xlogy
 
-from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.loss_record import LossOption, PointwiseLoss
 
 __all__ = ["Gamma", "Poisson", "Tweedie"]

@@ -11,16 +11,16 @@ import numpy as np
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model._solver.fit import FitResult
-from tfopt.linear_model._solver.least_squares import LeastSquares, paths_of_targets
-from tfopt.linear_model._solver.monitor import SolverResult
-from tfopt.linear_model._solver.newton_path import NewtonPath
-from tfopt.linear_model._solver.objective import as_rows
-from tfopt.linear_model._solver.parameters import Parameters
-from tfopt.linear_model._solver.plan import make_plan
-from tfopt.linear_model._solver.quadratic_model import MOST_IN_MATRIX
-from tfopt.linear_model._solver.solvers import CHOLESKY, DESCENT
-from tfopt.linear_model._solver.work import descent_work, hessian_work
+from tfopt.linear_model._fit.fit import FitResult
+from tfopt.linear_model._fit.least_squares import LeastSquares, paths_of_targets
+from tfopt.linear_model._fit.monitor import SolverResult
+from tfopt.linear_model._fit.newton_path import NewtonPath
+from tfopt.linear_model._fit.objective import as_rows
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.plan import make_plan
+from tfopt.linear_model._fit.quadratic_model import MOST_IN_MATRIX
+from tfopt.linear_model._fit.solvers import CHOLESKY, DESCENT
+from tfopt.linear_model._fit.work import descent_work, hessian_work
 from tfopt.linear_model.penalties import largest_l1, path_penalties
 from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.sdca_classifier import SDCAClassifier

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.reductions import weighted_sum
+from tfopt.kernels.linear import visits
+from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.constant_model import Counts
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.sdca_base import SDCAEstimator

@@ -11,25 +11,25 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
-from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.block_fit import (
+from tfopt.kernels.linear import visits
+from tfopt.linear_model._blocks.execution import Executor, ThreadExecutor
+from tfopt.linear_model._blocks.fit import (
     TargetEncoding,
     fit_blocks,
 )
-from tfopt.linear_model._solver.block_input import BlockInput
-from tfopt.linear_model._solver.centering import centering_shift
-from tfopt.linear_model._solver.coordinates import pays
-from tfopt.linear_model._solver.execution import Executor, ThreadExecutor
-from tfopt.linear_model._solver.fit import FitResult, solve_all
-from tfopt.linear_model._solver.newton_alone import solve_by_newton
-from tfopt.linear_model._solver.objective import (
+from tfopt.linear_model._blocks.input import BlockInput
+from tfopt.linear_model._fit.centering import centering_shift
+from tfopt.linear_model._fit.coordinates import pays
+from tfopt.linear_model._fit.fit import FitResult, solve_all
+from tfopt.linear_model._fit.newton_alone import solve_by_newton
+from tfopt.linear_model._fit.objective import (
     InitialPoint,
     Objective,
     as_rows,
     dual_point,
 )
-from tfopt.linear_model._solver.plan import make_plan
-from tfopt.linear_model._solver.solvers import CHOLESKY, SOLVERS
+from tfopt.linear_model._fit.plan import make_plan
+from tfopt.linear_model._fit.solvers import CHOLESKY, SOLVERS
 from tfopt.linear_model.inference import InferenceMixin
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.sdca_options import SDCAOptions

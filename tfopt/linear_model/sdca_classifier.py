@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model._solver.block_fit import TargetEncoding
-from tfopt.linear_model._solver.fit import FitResult
-from tfopt.linear_model._solver.multinomial import Multinomial, solve_multinomial
-from tfopt.linear_model._solver.solvers import CHOLESKY, SOLVERS
+from tfopt.linear_model._blocks.fit import TargetEncoding
+from tfopt.linear_model._fit.fit import FitResult
+from tfopt.linear_model._fit.multinomial import Multinomial, solve_multinomial
+from tfopt.linear_model._fit.solvers import CHOLESKY, SOLVERS
 from tfopt.linear_model.class_weights import class_factors
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin

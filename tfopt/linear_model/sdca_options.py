@@ -16,9 +16,9 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from tfopt import threads
-from tfopt.linear_model._solver.objective import NO_ROWS, Objective, Rows
-from tfopt.linear_model._solver.parameters import Parameters
-from tfopt.linear_model._solver.solvers import SOLVERS
+from tfopt.linear_model._fit.objective import NO_ROWS, Objective, Rows
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.solvers import SOLVERS
 from tfopt.linear_model.loss_choice import LossChoice
 from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, check_number

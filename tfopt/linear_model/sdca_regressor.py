@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
-from tfopt.linear_model._solver.block_fit import TargetEncoding
-from tfopt.linear_model._solver.fit import FitResult
-from tfopt.linear_model._solver.least_squares import paths_of_targets, residuals
-from tfopt.linear_model._solver.plan import make_plan
-from tfopt.linear_model._solver.reductions import weighted_sum
-from tfopt.linear_model._solver.solvers import CHOLESKY
+from tfopt.linear_model._blocks.fit import TargetEncoding
+from tfopt.linear_model._fit.fit import FitResult
+from tfopt.linear_model._fit.least_squares import paths_of_targets, residuals
+from tfopt.linear_model._fit.plan import make_plan
+from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model._fit.solvers import CHOLESKY
 from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.predictions import LinearRegressorMixin
 from tfopt.linear_model.quantiles import QuantilesMixin

@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt.imports import imported
-from tfopt.linear_model._solver.fit import FitResult
-from tfopt.linear_model._solver.monitor import SolverResult
-from tfopt.linear_model._solver.plan import applies_in_blocks
+from tfopt.linear_model._fit.fit import FitResult
+from tfopt.linear_model._fit.monitor import SolverResult
+from tfopt.linear_model._fit.plan import applies_in_blocks
 
 __all__ = ["ProgressBar", "SDCAResults"]
 

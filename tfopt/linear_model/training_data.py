@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tfopt.kernels.sdca import visits
-from tfopt.linear_model._solver.coordinates import RowSpace
-from tfopt.linear_model._solver.objective import Rows
+from tfopt.kernels.linear import visits
+from tfopt.linear_model._fit.coordinates import RowSpace
+from tfopt.linear_model._fit.objective import Rows
 
 __all__ = ["TrainingData", "WarmStart"]
 

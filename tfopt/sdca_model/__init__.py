@@ -11,8 +11,8 @@ import numpy as np
 from tfopt.core.effects import computes, prepare_writes, writes
 from tfopt.core.locks import ProcessLock
 from tfopt.errors import CheckpointError, InvalidArgumentError, InvalidTypeError
-from tfopt.kernels.sdca.fingerprint_table import FingerprintTable
-from tfopt.kernels.sdca.visits import EXAMPLE, terms
+from tfopt.kernels.linear.visits import EXAMPLE, terms
+from tfopt.kernels.tf_sdca.fingerprint_table import FingerprintTable
 from tfopt.sdca_model.batches import Batch, SparseFeatureColumn, batch_of, rounds
 from tfopt.sdca_model.files import check_same, save_model, saved_model
 from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1

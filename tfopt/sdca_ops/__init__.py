@@ -18,9 +18,9 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.aliasing import certainly_apart, check_layouts
 from tfopt.kernels.arrays.coerce import as_array
 from tfopt.kernels.arrays.overlaps import overlapping, span_of
-from tfopt.kernels.sdca.fingerprint import of_bytes, of_strings
-from tfopt.kernels.sdca.solver import epoch
-from tfopt.kernels.sdca.visits import importance, predictions, sampled, shuffled, terms
+from tfopt.kernels.linear.solver import epoch
+from tfopt.kernels.linear.visits import importance, predictions, sampled, shuffled, terms
+from tfopt.kernels.tf_sdca.fingerprint import of_bytes, of_strings
 from tfopt.sdca_ops.validation import (
     Examples,
     Groups,
@@ -34,7 +34,7 @@ from tfopt.variable import Variable
 
 #: A batch with more entries (stored values plus elements of the dense block) than this does not fit
 #: in cache, so neighbouring examples are visited together. (`LARGE` in
-#: `linear_model._solver.row_visits` is the corresponding limit for the weights.)
+#: `linear_model._fit.row_visits` is the corresponding limit for the weights.)
 CACHED = 2**20
 
 __all__ = ["SdcaResult", "sdca_fprint", "sdca_optimizer", "sdca_shrink_l1"]

@@ -11,8 +11,8 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce import as_array
-from tfopt.kernels.sdca.feature_groups import Places, count, fill, first_not_finite
-from tfopt.kernels.sdca.visits import EXAMPLE, LOSSES, squared_norms
+from tfopt.kernels.linear.visits import EXAMPLE, LOSSES, squared_norms
+from tfopt.kernels.tf_sdca.feature_groups import Places, count, fill, first_not_finite
 from tfopt.variable import Variable
 
 __all__ = ["Examples", "Groups", "as_loss", "as_order", "as_partitions", "as_penalties", "pack"]

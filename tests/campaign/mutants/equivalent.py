@@ -92,13 +92,13 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/reduce/norms.pyx::slice_norms: if t.size == 1: -> if t.size == 2:": (_THREADS),
     "tfopt/kernels/reduce/row_sums.pxd::add_rows: if i + ROWS_AHEAD < n: -> if "
     "i + ROWS_AHEAD <= n:": ("what is prefetched"),
-    "tfopt/kernels/sdca/interior_point.pyx::_run: end_share(&t) -> pass": (_THREADS),
-    "tfopt/kernels/sdca/loss_formulas.pxd::logistic_root: d = -h * h1 / fmax(h1"
+    "tfopt/kernels/linear/interior_point.pyx::_run: end_share(&t) -> pass": (_THREADS),
+    "tfopt/kernels/linear/loss_formulas.pxd::logistic_root: d = -h * h1 / fmax(h1"
     " * h1 - h * v * (r - p) / 2, h1 * h1 / 2) -> d = h * h1 / fmax(h1 * h1 - h"
     " * v * (r - p) / 2, h1 * h1 / 2)": (
         "steps that leave the bracket are replaced by bisections, which find the same root"
     ),
-    "tfopt/kernels/sdca/visits.pxd::visit: cdef const index *j = &indices[0] if"
+    "tfopt/kernels/linear/visits.pxd::visit: cdef const index *j = &indices[0] if"
     " indices.shape[0] else NULL -> cdef const index *j = &indptr[0] if indices"
     ".shape[0] else NULL": ("what is prefetched"),
     "tfopt/kernels/text/decimals.pxd::scan_number: if cut and x != scaled(manti"
@@ -168,20 +168,20 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/whole_rows.pyx::set_rows: cdef bint are_runs = True, "
     "merges -> cdef bint are_runs = False, merges": ("runs are stepped as rows with strides"),
     "tfopt/kernels/update/whole_tensors.pyx::run_tensors: end_share(&sums) -> pass": (_THREADS),
-    "tfopt/linear_model/_solver/ascent.py::solve_all: together = n_problems > 1"
+    "tfopt/linear_model/_fit/ascent.py::solve_all: together = n_problems > 1"
     " and not alone -> together = n_problems > 2 and not alone": (
         "there is one problem, or one for each of three classes and more"
     ),
-    "tfopt/linear_model/_solver/multinomial.py::with_best_intercepts: H += sums"
+    "tfopt/linear_model/_fit/multinomial.py::with_best_intercepts: H += sums"
     ".sum() / problem.n_classes**2 -> H += sums.sum() / problem.n_classes**3": (
         "the sum of the residuals is 0, so any positive number there gives the same step"
     ),
-    "tfopt/linear_model/_solver/work.py::descent_work: matrix += 3 * SCATTERED "
+    "tfopt/linear_model/_fit/work.py::descent_work: matrix += 3 * SCATTERED "
     "* data.size -> matrix += 3 / SCATTERED * data.size": (_WAY),
-    "tfopt/linear_model/_solver/work.py::hessian_work: factorization = FACTOR *"
+    "tfopt/linear_model/_fit/work.py::hessian_work: factorization = FACTOR *"
     " float(objective.n_weights) ** 3 / 6 -> factorization = FACTOR * float(obj"
     "ective.n_weights) * 3 / 6": (_WAY),
-    "tfopt/linear_model/_solver/work.py::product_work: return ROW * _n_rows(obj"
+    "tfopt/linear_model/_fit/work.py::product_work: return ROW * _n_rows(obj"
     "ective) + SCATTERED * data.size + DENSE * dense.size -> return ROW * _n_ro"
     "ws(objective) + SCATTERED * data.size + DENSE": (_WAY),
     "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._constant_intercept:"

@@ -45,18 +45,19 @@ _GROUPS = (
     ),
     Group(
         "linear models and their solvers",
-        20,
+        24,
         (
-            f"{_KERNELS}/sdca/*.p[yx]*",
+            f"{_KERNELS}/linear/*.p[yx]*",
+            f"{_KERNELS}/tf_sdca/*.p[yx]*",
             "tfopt/sdca_ops/*.py",
             "tfopt/linear_model/*.py",
-            "tfopt/linear_model/_solver/*.py",
+            "tfopt/linear_model/_*/*.py",
         ),
     ),
     Group(
-        "streams and text",
-        8,
-        (f"{_KERNELS}/stream/*.p[yx]*", f"{_KERNELS}/text/*.p[yx]*", "tfopt/io/*.py"),
+        "text",
+        4,
+        (f"{_KERNELS}/text/*.p[yx]*", "tfopt/io/*.py"),
     ),
     Group(
         "checkpoints",

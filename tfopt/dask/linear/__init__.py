@@ -1,0 +1,1 @@
+"""Linear models on a Dask cluster: fits with a certificate, streams, predictions."""

@@ -1,0 +1,343 @@
+"""SDCA estimators for data on a Dask cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from tfopt import linear_model
+from tfopt.dask.cluster import current_client
+from tfopt.dask.linear.blocks import as_blocks
+from tfopt.dask.linear.checkpoints import BlockFitCheckpoints, saved_seed
+from tfopt.dask.linear.executor import DaskExecutor
+from tfopt.dask.linear.predictions import ClusterClassifier, ClusterRegressor
+from tfopt.linear_model._blocks.execution import recovered
+from tfopt.linear_model._blocks.fit import fit_blocks
+from tfopt.linear_model._blocks.input import load_block, set_feature_names
+from tfopt.linear_model._fit.fit import FitResult
+from tfopt.linear_model._fit.monitor import SolverResult
+from tfopt.linear_model.validation import check_count
+
+__all__ = ["LinearClassifier", "LinearRegressor", "SDCAClassifier", "SDCARegressor"]
+
+#: The parameters that a resumed fit may change: they say how its minimum is found, and not which
+#: it is. (The seed is compared apart.)
+_FREE = {
+    *("max_iter", "max_time", "tol", "random_state", "warm_start", "verbose", "callback"),
+    *("checkpoint", "checkpoint_every"),
+}
+
+
+class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
+    """Shared by the estimators: a fit that continues when workers are lost."""
+
+    solver: Any = "auto"
+    adaptive: Any = False
+    num_loss_partitions: Any = None
+    n_jobs: Any = None
+    keep_duals = True
+    _in_blocks = True
+
+    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
+        with self._all_or_nothing():
+            blocks = as_blocks(X, y, sample_weight)
+            sources = [
+                (*block, duals)
+                for block, duals in zip(blocks, self._duals_by_block(len(blocks)), strict=True)
+            ]
+            with DaskExecutor(current_client()) as executor:
+                load = partial(load_block, of_classes=self._has_classes)
+                results = self._fit_held(executor, load, sources, resume)
+            self._warn_unconverged(results)
+        return self
+
+    def _fit_held(
+        self: Any,
+        executor: DaskExecutor,
+        load: Callable[..., Any],
+        sources: list[Any],
+        resume: str | None,
+        prepare: tuple[Callable[[Any, Any], Any], Any] | None = None,
+    ) -> list[SolverResult]:
+        """Fit to blocks that an executor loads from sources, and `prepare` makes BlockInput of.
+
+        If workers are lost, resume from the last checkpoint, or from the beginning.
+        """
+        self._check_options()
+        if self.checkpoint is not None:
+            check_count("checkpoint_every", self.checkpoint_every, 1)
+        with self._solver_options() as options:
+            if resume is not None and not isinstance(self.random_state, numbers.Integral):
+                options = options._replace(seed=saved_seed(resume))
+            checkpoints = BlockFitCheckpoints(
+                self.checkpoint, self.checkpoint_every, resume, options
+            )
+
+            def attempt() -> FitResult:
+                checkpoints.identity = self._identity()
+                executor.persist(load, sources)
+                if prepare is not None:
+                    executor.map_reduce(*prepare)
+                objective, collect = self._objective(0, 1), executor.futures
+                return fit_blocks(self, executor, objective, options, collect, checkpoints)
+
+            fit = recovered(attempt, lambda: checkpoints.reached)
+        self._set_attributes(dataclasses.replace(fit, duals=_concatenated_duals(fit)))
+        set_feature_names(self, fit.names)
+        self.n_features_in_ = fit.results[0].certificate.w.size
+        return fit.results
+
+    def _identity(self: Any) -> dict[str, Any]:
+        """Return the options that a resumed fit must have in common with the saved one."""
+        options = self.get_params(deep=False)
+        return {name: _storable(value) for name, value in options.items() if name not in _FREE}
+
+    def _duals_by_block(self: Any, n_blocks: int) -> list[Any]:
+        if not self._is_warm:
+            return [None] * n_blocks
+        duals = self.dual_coef_ if self.dual_coef_.ndim == 2 else self.dual_coef_[None]
+        if duals.numblocks[1] != n_blocks:
+            raise ValueError(
+                f"warm_start goes on from the same blocks: there were {duals.numblocks[1]}, now "
+                f"{n_blocks}"
+            )
+        return list(duals.to_delayed().ravel())
+
+
+def _storable(value: Any) -> Any:
+    """Return an option as checkpoints store it: the factors of classes by the labels' text."""
+    if isinstance(value, dict):
+        return sorted([str(label), float(factor)] for label, factor in value.items())
+    return value
+
+
+def _concatenated_duals(fit: FitResult) -> da.Array:
+    """Return the dual variables of all blocks as an array on the cluster."""
+    n_problems = len(fit.results)
+    return da.concatenate(
+        [
+            da.from_delayed(future, (n_problems, length), np.float64)
+            for future, length in zip(fit.duals, fit.lengths, strict=True)
+        ],
+        axis=1,
+    )
+
+
+class LinearClassifier(  # type: ignore[misc]  # its methods take no offset
+    ClusterClassifier, _ClusterSDCA, linear_model.LinearClassifier
+):
+    """`tfopt.linear_model.LinearClassifier` for data on a Dask cluster.
+
+    The result has the same bits as that of the estimator for data in memory with
+    ``num_loss_partitions=[rows of each block]``, for any number of workers, and if workers are lost
+    during the fit.
+
+    Parameters
+    ----------
+    loss, l1, l2, C, gamma, fit_intercept, class_weight, max_iter, max_time, tol, random_state
+        See `tfopt.linear_model.LinearClassifier`.
+    warm_start
+        Start from the weights and dual variables of the last fit, which had the same blocks.
+    verbose, callback
+        See there, too; epochs that are repeated after the loss of a worker are reported again.
+    checkpoint : str, optional
+        A folder, or a URL that fsspec understands, to which the client and all workers can write. A
+        previous checkpoint in it is replaced.
+    checkpoint_every : int, default=10
+        The number of epochs between checkpoints.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, objective_, dual_gap_, n_iter_, history_, solver_
+    n_features_in_
+        As of `tfopt.linear_model.LinearClassifier`.
+    dual_coef_ : dask array of float64, shape (1, n_samples) or (n_classes, n_samples)
+        It stays on the cluster, a chunk for each block.
+    feature_names_in_ : ndarray of str
+        The columns, if X is a data frame or a list of data frames. These must have the same columns
+        in the same order, in `predict` and `score`, too.
+
+    Raises
+    ------
+    ValueError
+        If an option is out of its range, or data are invalid: the message names the block and the
+        row. Nothing is left on the cluster.
+    RuntimeError
+        If workers are lost repeatedly without progress.
+    TimeoutError
+        If there are no workers for two minutes.
+    ConnectionError
+        If the scheduler is lost, within seconds. `fit` can continue from a checkpoint, on any
+        cluster.
+
+    Notes
+    -----
+    There are no parameters `solver`, `adaptive`, `num_loss_partitions` and `n_jobs`, because the
+    blocks are the partitions, which the workers' threads visit. Nor is there `keep_duals`, because
+    the dual variables stay on the workers.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from tfopt.dask import LinearClassifier
+    >>> X = da.random.default_rng(0).standard_normal((1000, 5), chunks=(250, 5))
+    >>> with Client(processes=False, n_workers=1, dashboard_address=":0"):
+    ...     model = LinearClassifier().fit(X, X[:, 0] > 0)
+    ...     round(model.score(X, X[:, 0] > 0), 1)
+    1.0
+    """
+
+    def __init__(
+        self,
+        loss: str = "logistic",
+        *,
+        l1: float = 0.0,
+        l2: float | None = None,
+        C: float | None = None,
+        gamma: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        tol: float | None = None,
+        random_state: Any = 0,
+        warm_start: bool = False,
+        verbose: bool = False,
+        callback: Callable[[dict[str, Any]], object] | None = None,
+        checkpoint: str | None = None,
+        checkpoint_every: int = 10,
+    ) -> None:
+        self.loss = loss
+        self.l1 = l1
+        self.l2 = l2
+        self.C = C
+        self.gamma = gamma
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.tol = tol
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+    ) -> LinearClassifier:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
+            The blocks are the row chunks of an array, the partitions of a data frame, or the
+            arrays, CSR matrices, futures and delayed values of a list.
+        y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
+        resume : str, optional
+            The folder of a checkpoint to continue from, of a fit with the same data and options. If
+            `random_state` is not an integer, the seed of the checkpoint is used.
+
+        Returns
+        -------
+        LinearClassifier
+        """
+        fitted: LinearClassifier = self._fit(X, y, sample_weight, resume)
+        return fitted
+
+
+class LinearRegressor(  # type: ignore[misc]  # its methods take no offset
+    ClusterRegressor, _ClusterSDCA, linear_model.LinearRegressor
+):
+    """`tfopt.linear_model.LinearRegressor` for data on a Dask cluster.
+
+    Parameters
+    ----------
+    loss, l1, l2, C, epsilon, quantile, power, fit_intercept, max_iter, max_time, tol,
+    random_state, warm_start
+        See `tfopt.linear_model.LinearRegressor`.
+    verbose, callback, checkpoint, checkpoint_every
+        See `LinearClassifier`.
+
+    Attributes
+    ----------
+    coef_, intercept_, objective_, dual_gap_, n_iter_, history_, solver_, n_features_in_
+        As of `tfopt.linear_model.LinearRegressor`.
+    dual_coef_ : dask array of float64, shape (n_samples,)
+    feature_names_in_ : ndarray of str
+        See `LinearClassifier`.
+
+    Raises
+    ------
+    ValueError, RuntimeError, TimeoutError, ConnectionError
+        See `LinearClassifier`.
+    """
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        l1: float = 0.0,
+        l2: float | None = None,
+        C: float | None = None,
+        epsilon: float | None = None,
+        quantile: float = 0.5,
+        power: float = 1.5,
+        fit_intercept: bool = True,
+        max_iter: int = 1000,
+        max_time: float | None = None,
+        tol: float | None = None,
+        random_state: Any = 0,
+        warm_start: bool = False,
+        verbose: bool = False,
+        callback: Callable[[dict[str, Any]], object] | None = None,
+        checkpoint: str | None = None,
+        checkpoint_every: int = 10,
+    ) -> None:
+        self.loss = loss
+        self.l1 = l1
+        self.l2 = l2
+        self.C = C
+        self.epsilon = epsilon
+        self.quantile = quantile
+        self.power = power
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.tol = tol
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callback = callback
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+
+    def fit(  # type: ignore[override]
+        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+    ) -> LinearRegressor:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X, y, sample_weight, resume
+            See `LinearClassifier.fit`.
+
+        Returns
+        -------
+        LinearRegressor
+        """
+        fitted: LinearRegressor = self._fit(X, y, sample_weight, resume)
+        return fitted
+
+
+#: The names of earlier versions.
+SDCAClassifier, SDCARegressor = LinearClassifier, LinearRegressor

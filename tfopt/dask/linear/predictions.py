@@ -1,0 +1,162 @@
+"""Predictions and scores of data on a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import dask
+import numpy as np
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from tfopt import linear_model
+from tfopt.dask.linear.blocks import as_blocks, is_collection
+from tfopt.imports import imported
+from tfopt.linear_model._fit.reductions import tree_reduce
+from tfopt.linear_model.evaluation import Deviance, explained
+from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.predictions import has_probabilities
+
+__all__ = ["ClusterClassifier", "ClusterRegressor"]
+
+
+class _ClusterPredictor:
+    """A model that predicts Dask collections lazily, and data in memory at once."""
+
+    #: The class that predicts a block, and its fitted attributes.
+    _LOCAL_CLASS: type
+    _FITTED_ATTRIBUTES: tuple[str, ...] = ("coef_", "intercept_", "n_features_in_")
+
+    def _local_model(self) -> Any:
+        """Return a local model with the fitted attributes only, which is small to send."""
+        check_is_fitted(self)
+        loss = getattr(self, "loss", None)
+        option = None if loss is None else LOSSES[loss].option
+        names = [] if loss is None else ["loss"] if option is None else ["loss", option.name]
+        model = self._LOCAL_CLASS(**{name: getattr(self, name) for name in names})
+        for name in (*self._FITTED_ATTRIBUTES, "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(model, name, getattr(self, name))
+        return model
+
+    def _map_blocks(self, method: str, X: Any) -> Any:
+        """Return a method's result for X, in blocks if X is."""
+        predict = partial(_predict_block, self._local_model(), method)
+        if not is_collection(X):
+            return predict(X)
+        if hasattr(X, "chunks"):
+            X = X.rechunk({1: -1})
+            nameless = self._local_model()  # does not warn that the sample lacks names
+            vars(nameless).pop("feature_names_in_", None)
+            sample = _predict_block(nameless, method, np.zeros((1, X.shape[1])))
+            if sample.ndim == 1:
+                return X.map_blocks(predict, dtype=sample.dtype, drop_axis=1)
+            chunks = (X.chunks[0], (sample.shape[1],))
+            return X.map_blocks(predict, dtype=sample.dtype, chunks=chunks)
+        if hasattr(X, "map_partitions"):
+            da = imported("dask.array")
+            pd = imported("pandas")
+
+            sample = predict(pd.DataFrame(np.zeros((1, len(X.columns))), columns=X.columns))
+            shapes = (np.nan, *sample.shape[1:])
+            return da.concatenate(
+                [
+                    da.from_delayed(dask.delayed(predict)(part), shapes, sample.dtype)
+                    for part in X.to_delayed()
+                ],
+                allow_unknown_chunksizes=True,
+            )
+        return [dask.delayed(predict)(block) for block in X]
+
+    def _sums(self, of: Callable[..., Any], X: Any, y: Any, sample_weight: Any) -> Any:
+        blocks = as_blocks(X, y, sample_weight)
+        parts = dask.compute(*(dask.delayed(of)(self._local_model(), *block) for block in blocks))
+        return tree_reduce(parts)
+
+    def predict(self, X: Any) -> Any:
+        """Return the predictions, in blocks if X is.
+
+        Parameters
+        ----------
+        X : dask array or DataFrame, list of blocks, array or sparse matrix
+
+        Returns
+        -------
+        dask array, list of delayed arrays, or ndarray
+        """
+        return self._map_blocks("predict", X)
+
+
+def _predict_block(model: Any, method: str, X: Any) -> np.ndarray:
+    """Predict a block."""
+    predicted: np.ndarray = getattr(model, method)(X)
+    return predicted
+
+
+def _weights(y: Any, weight: Any) -> np.ndarray:
+    return np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
+
+
+def _correct_and_total(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
+    weights = _weights(y, weight)
+    right = _predict_block(model, "predict", X) == np.asarray(y)
+    return np.array([np.sum(weights * right), weights.sum()])
+
+
+def _deviances(model: Any, X: Any, y: Any, weight: Any) -> tuple[Deviance, ...]:
+    deviances: tuple[Deviance, ...] = model._deviances(X, y, _weights(y, weight))
+    return deviances
+
+
+class ClusterClassifier(_ClusterPredictor):
+    """A classifier of collections."""
+
+    _LOCAL_CLASS: type = linear_model.LinearClassifier
+    _FITTED_ATTRIBUTES = (*_ClusterPredictor._FITTED_ATTRIBUTES, "classes_")
+
+    def decision_function(self, X: Any) -> Any:
+        """Return x . w + b, in blocks if X is."""
+        return self._map_blocks("decision_function", X)
+
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Return the classes' probabilities, in blocks if X is."""
+        return self._map_blocks("predict_proba", X)
+
+    @available_if(has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the logarithms of `predict_proba`."""
+        return self._map_blocks("predict_log_proba", X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy: the share of samples whose class is predicted.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As `fit` takes them, or in memory.
+        """
+        if not is_collection(X):
+            return float(self._local_model().score(X, y, sample_weight))
+        right, all_of = self._sums(_correct_and_total, X, y, sample_weight)
+        return float(right / all_of)
+
+
+class ClusterRegressor(_ClusterPredictor):
+    """A regressor of collections."""
+
+    _LOCAL_CLASS: type = linear_model.LinearRegressor
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return D squared, as `LinearRegressor.score` does; of the squared loss it is R squared.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As `fit` takes them, or in memory.
+        """
+        if not is_collection(X):
+            return float(self._local_model().score(X, y, sample_weight))
+        return explained(self._sums(_deviances, X, y, sample_weight))

@@ -1,0 +1,1 @@
+"""Steps of optimizers with gradients from a Dask cluster."""

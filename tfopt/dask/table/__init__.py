@@ -1,0 +1,1 @@
+"""Tables whose rows lie on the workers of a Dask cluster."""

@@ -1,0 +1,1 @@
+"""Linear models: losses, visits, second derivatives, descent, interior points, streams."""

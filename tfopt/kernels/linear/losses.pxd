@@ -1,0 +1,138 @@
+# cython: language_level=3
+"""A loss as a value: its functions, chosen by kind, and the terms of a certificate made of them."""
+
+from libc.math cimport exp, fabs, fmax, log1p
+
+from tfopt.kernels.linear.loss_formulas cimport (
+    gamma_above, gamma_apart, gamma_bend, gamma_conjugate, gamma_slope, gamma_step, hinge_bend,
+    hinge_conjugate, hinge_slope, hinge_step, hinge_value, huber_bend, huber_conjugate,
+    huber_slope, huber_step, huber_value, insensitive_conjugate, insensitive_slope,
+    insensitive_step, insensitive_value, logistic_bend, logistic_conjugate, logistic_slope,
+    logistic_step, logistic_value, no_bend, poisson_above, poisson_bend, poisson_conjugate,
+    poisson_slope, poisson_step, poisson_value, quantile_conjugate, quantile_slope,
+    quantile_step, quantile_value, squared_bend, squared_conjugate, squared_hinge_bend,
+    squared_hinge_conjugate, squared_hinge_slope, squared_hinge_step, squared_hinge_value,
+    squared_insensitive_bend, squared_insensitive_conjugate, squared_insensitive_slope,
+    squared_insensitive_step, squared_insensitive_value, squared_slope, squared_step,
+    squared_value,
+)
+from tfopt.kernels.linear.tweedie cimport (
+    tweedie_above, tweedie_apart, tweedie_bend, tweedie_conjugate, tweedie_slope, tweedie_step,
+)
+
+ctypedef double (*value_t)(double wx, double y, double gamma) noexcept nogil
+ctypedef double (*conjugate_t)(double a, double y, double gamma) noexcept nogil
+ctypedef double (*step_t)(double a, double y, double wx, double K, double gamma) noexcept nogil
+
+cdef struct loss_t:
+    value_t value
+    value_t slope
+    value_t bend        # the second derivative; 0 for a hinge that is not smooth
+    conjugate_t conjugate
+    step_t step
+    double parameter    # gamma, epsilon, q or a power, if it has one
+    double gamma        # the strong convexity of the conjugate, or what stands for it
+    int kind
+
+
+cdef enum:
+    LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON, SQUARED_HINGE
+    SQUARED_INSENSITIVE, HUBER, QUANTILE, INSENSITIVE, GAMMA, TWEEDIE
+
+
+cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
+    """A loss; the parameter is that of those that have one."""
+    cdef loss_t loss
+    loss.kind = kind
+    loss.parameter = 0 if kind == HINGE else parameter
+    loss.gamma = 1
+    if kind == LOGISTIC:
+        loss.value, loss.slope, loss.bend = logistic_value, logistic_slope, logistic_bend
+        loss.conjugate, loss.step = logistic_conjugate, logistic_step
+        loss.gamma = 4
+    elif kind == SQUARED:
+        loss.value, loss.slope, loss.bend = squared_value, squared_slope, squared_bend
+        loss.conjugate, loss.step = squared_conjugate, squared_step
+    elif kind == POISSON:
+        loss.value, loss.slope, loss.bend = poisson_value, poisson_slope, poisson_bend
+        loss.conjugate, loss.step = poisson_conjugate, poisson_step
+    elif kind == SQUARED_HINGE:
+        loss.value, loss.slope = squared_hinge_value, squared_hinge_slope
+        loss.bend = squared_hinge_bend
+        loss.conjugate, loss.step = squared_hinge_conjugate, squared_hinge_step
+        loss.gamma = 0.5
+    elif kind == SQUARED_INSENSITIVE:
+        loss.value, loss.slope = squared_insensitive_value, squared_insensitive_slope
+        loss.bend = squared_insensitive_bend
+        loss.conjugate, loss.step = squared_insensitive_conjugate, squared_insensitive_step
+        loss.gamma = 0.5
+    elif kind == HUBER:
+        loss.value, loss.slope, loss.bend = huber_value, huber_slope, huber_bend
+        loss.conjugate, loss.step = huber_conjugate, huber_step
+    elif kind == QUANTILE:
+        loss.value, loss.slope, loss.bend = quantile_value, quantile_slope, no_bend
+        loss.conjugate, loss.step = quantile_conjugate, quantile_step
+        loss.gamma = 0
+    elif kind == INSENSITIVE:
+        loss.value, loss.slope, loss.bend = insensitive_value, insensitive_slope, no_bend
+        loss.conjugate, loss.step = insensitive_conjugate, insensitive_step
+        loss.gamma = 0
+    elif kind == GAMMA:
+        loss.value, loss.slope, loss.bend = gamma_above, gamma_slope, gamma_bend
+        loss.conjugate, loss.step = gamma_conjugate, gamma_step
+    elif kind == TWEEDIE:
+        loss.value, loss.slope, loss.bend = tweedie_above, tweedie_slope, tweedie_bend
+        loss.conjugate, loss.step = tweedie_conjugate, tweedie_step
+    elif kind != HINGE and kind != SMOOTH_HINGE:
+        loss.value = NULL       # there is none
+    else:
+        loss.value, loss.slope, loss.bend = hinge_value, hinge_slope, hinge_bend
+        loss.conjugate, loss.step = hinge_conjugate, hinge_step
+        loss.gamma = loss.parameter
+    return loss
+
+
+# ---- the terms of certificates
+
+cdef inline double height(const loss_t *f, double wx, double y) noexcept nogil:
+    """phi(wx) relative to its minimum, which is 0 except for the Poisson loss."""
+    if f.kind == SQUARED:       # without a call
+        return squared_value(wx, y, 0)
+    return poisson_above(wx, y) if f.kind == POISSON else f.value(wx, y, f.parameter)
+
+
+cdef inline void tangent_at(const loss_t *f, double wx, double y, double *above, double *slope,
+                            double *bend) noexcept nogil:
+    """`height`, and the first and second derivatives: with one exponential, to the same bits."""
+    cdef double e, m, larger
+    if f.kind == LOGISTIC:
+        m = y * wx      # y is -1 or 1
+        e = exp(-fabs(m))
+        larger = 1 / (1 + e)
+        above[0] = log1p(e) + fmax(0, -m)
+        slope[0] = -y * (e if m > 0 else 1) / (1 + e)
+        bend[0] = larger * (e * larger)
+    elif f.kind == POISSON:
+        above[0] = poisson_above(wx, y)
+        bend[0] = exp(wx)
+        slope[0] = bend[0] - y
+    elif f.kind == SQUARED:
+        above[0], slope[0] = squared_value(wx, y, 0), squared_slope(wx, y, 0)
+        bend[0] = squared_bend(wx, y, 0)
+    else:
+        above[0] = f.value(wx, y, f.parameter)
+        slope[0], bend[0] = f.slope(wx, y, f.parameter), f.bend(wx, y, f.parameter)
+
+
+cdef inline double apart(const loss_t *f, double height, double a, double y,
+                         double wx) noexcept nogil:
+    """phi(wx) + phi*(-a) + a * wx, non-negative (Fenchel-Young) except for rounding."""
+    if f.kind == POISSON:
+        return poisson_above(wx, y - a)
+    if f.kind == GAMMA:
+        return gamma_apart(wx, y, a)
+    if f.kind == TWEEDIE:
+        return tweedie_apart(wx, y, a, f.parameter)
+    if f.kind == SQUARED:
+        return height + squared_conjugate(a, y, 0) + a * wx
+    return height + f.conjugate(a, y, f.parameter) + a * wx

@@ -1,0 +1,98 @@
+# cython: language_level=3
+"""The loss of a Tweedie distribution of power p, between those of Poisson (1) and Gamma (2).
+
+With k = 2 - p and m = p - 1 it is e^(k wx) / k + y e^(-m wx) / m relative to its minimum, half the
+unit deviance: y^k (E(k s) / k + E(-m s) / m), with s = wx - log(y) and E(t) = e^t - 1 - t. The dual
+variable is minus a slope, y^k (e^(-m s) - e^(k s)), whose s is found by Newton's method.
+"""
+
+from libc.math cimport INFINITY, exp, expm1, fabs, fmax, fmin, log, log1p
+
+from tfopt.kernels.linear.loss_formulas cimport poisson_above, poisson_conjugate, poisson_step
+
+
+cdef inline double tweedie_distance(double a, double y, double p) noexcept nogil:
+    """The s whose slope is -a, for y > 0.
+
+    For a < 0 it is the root of log(e^(k s) - e^(-m s)) = log(-a / y^k), whose left side is concave:
+    from the left, steps do not pass it. For a > 0 that is so with k and m exchanged and -s.
+    """
+    cdef double k = 2 - p if a < 0 else p - 1, s, d, level
+    cdef int _
+    if a == 0:
+        return 0
+    level = log(fabs(a)) - (2 - p) * log(y)
+    s = fmax(1 / (exp(-level) + k), level / k)
+    for _ in range(50):
+        d = (k * s + log(-expm1(-s)) - level) / (k + 1 / expm1(s))
+        s -= d
+        if fabs(d) <= 1e-9 * s:         # the error is O(d^2)
+            break
+    return s if a < 0 else -s
+
+
+cdef inline double risen(double start, double t) noexcept nogil:
+    """e^(start + t) above its tangent at the start."""
+    if t > 1:
+        return exp(start + t) - exp(start) * (1 + t)
+    return exp(start) * (expm1(t) - t)
+
+
+cdef inline double tweedie_apart(double wx, double y, double a, double p) noexcept nogil:
+    """phi + phi*(-a) + a * wx, without cancellation: phi above its tangent of slope -a."""
+    cdef double k = 2 - p, m = p - 1, z, d, level
+    if y == 0:
+        return poisson_above(k * wx, -a) / k
+    level = log(y)
+    z = level + tweedie_distance(a, y, p)
+    d = wx - z
+    return risen(k * z, k * d) / k + risen(level - m * z, -m * d) / m
+
+
+cdef inline double tweedie_above(double wx, double y, double p) noexcept nogil:
+    return tweedie_apart(wx, y, 0, p)
+
+
+cdef inline double tweedie_slope(double wx, double y, double p) noexcept nogil:
+    return -exp((2 - p) * wx) * expm1(log(y) - wx)
+
+
+cdef inline double tweedie_bend(double wx, double y, double p) noexcept nogil:
+    return exp((2 - p) * wx) * (2 - p + (p - 1) * exp(log(y) - wx))
+
+
+cdef inline double tweedie_conjugate(double a, double y, double p) noexcept nogil:
+    cdef double z
+    if y == 0:
+        return poisson_conjugate(a, 0, 0) / (2 - p)
+    z = log(y) + tweedie_distance(a, y, p)
+    return -a * z - tweedie_above(z, y, p)
+
+
+cdef inline double tweedie_step(double a, double y, double wx, double K, double p) noexcept nogil:
+    """The new a is minus the slope at s, the root of s + c (e^(k s) - e^(-m s)) = r, c = K y^k.
+
+    Newton's method with bisection from the right: s is at most r, and c (e^(k s) - 1) is, too.
+    """
+    cdef double k = 2 - p, m = p - 1, scale, c, r, s, d, h, low = 0, high, sign = 1
+    cdef int _
+    if y == 0:
+        return poisson_step(a, 0, k * wx, k * K, 0)
+    scale = exp(k * log(y))
+    c, r = K * scale, wx - K * a - log(y)
+    if r < 0:
+        sign, r, k, m = -1, -r, m, k
+    s = high = fmin(r, log1p(r / c) / k)
+    for _ in range(100):
+        h = -exp(k * s) * expm1(-s)
+        if s + c * h > r:
+            high = s
+        else:
+            low = s
+        d = (s + c * h - r) / (1 + c * (k * exp(k * s) + m * exp(-m * s)))
+        if not low <= s - d <= high:
+            d = s - low - (high - low) / 2
+        s -= d
+        if fabs(d) <= 1e-9 * s:
+            break
+    return sign * scale * exp(k * s) * expm1(-s)

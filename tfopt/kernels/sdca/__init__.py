@@ -1,1 +1,0 @@
-"""Stochastic dual coordinate ascent: losses, visits, solvers, second derivatives."""

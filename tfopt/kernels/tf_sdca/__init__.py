@@ -1,0 +1,1 @@
+"""What TensorFlow's SDCA ops have beside the solver: groups of features and fingerprints."""

@@ -1,0 +1,277 @@
+"""Duality gaps, which bound how far a primal point is from the minimum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt.linear_model._fit.design import Design, Point, Tangents
+from tfopt.linear_model._fit.intercept import intercept_search
+from tfopt.linear_model._fit.objective import Objective
+
+__all__ = [
+    "Certificate",
+    "assemble",
+    "certify",
+    "certify_steps",
+    "certify_tangents",
+    "estimate_from_gradient",
+    "estimate_from_step",
+    "estimate_scaled",
+    "penalty_gap",
+    "scaled_gap",
+]
+
+#: How much an inexact intercept may add to the gap, relative to the estimate of the gap.
+BIAS_SHARE = 0.01
+#: The rounding of an objective, as a share of it: of sums over blocks, and of what they add up.
+ROUNDING = 2.0**-48
+
+
+class Certificate(NamedTuple):
+    """A primal point with its duality gap: the minimum is between objective - gap and objective.
+
+    Attributes
+    ----------
+    w : ndarray, shape (n_weights,)
+    bias : float
+    objective : float
+        The primal objective at w and bias.
+    gap : float
+        The primal minus the dual objective, at least 0.
+    """
+
+    w: np.ndarray
+    bias: float
+    objective: float
+    gap: float
+
+    @property
+    def stated_gap(self) -> float:
+        """The gap, but at least the rounding of the objective."""
+        return max(self.gap, ROUNDING * self.objective)
+
+    @property
+    def relative_gap(self) -> float:
+        if self.gap == 0:
+            return 0.0
+        return self.gap / self.objective if self.objective else math.inf
+
+
+def certify(
+    objective: Objective,
+    design: Design,
+    points: Mapping[int, Point],
+    estimates: Mapping[int, float],
+) -> dict[int, Certificate]:
+    """Compute the duality gaps of the visits' dual variables.
+
+    Parameters
+    ----------
+    objective : Objective
+    design : Design
+    points : dict of ndarray and float
+        The unshrunk weights v of the dual variables, and a guess of the intercept.
+    estimates : dict of float
+        Of the gaps.
+
+    Returns
+    -------
+    dict of Certificate
+        With the best intercepts for the weights.
+    """
+    weights = {k: objective.shrunk(v) for k, (v, _) in points.items()}
+    if not objective.intercept:
+        biases = dict.fromkeys(points, 0.0)
+        sums = design.gaps(dict.fromkeys(points, (0.0, None)), weights)
+    else:
+        phi = objective.phi
+        searches = {
+            k: intercept_search(phi, bias, BIAS_SHARE * estimates[k])
+            for k, (_, bias) in points.items()
+        }
+        answers = design.predict({k: (weights[k], searches[k].places) for k in points})
+        derivatives = {k: derivative for k, (_, derivative) in answers.items()}
+        while derivatives := design.intercept_derivatives(
+            {k: searches[k].places for k, at in derivatives.items() if not searches[k].update(at)}
+        ):
+            pass
+        biases = {k: search.bias for k, search in searches.items()}
+        sums = design.gaps({k: (biases[k], answers[k][0]) for k in points})
+    certificates = {}
+    for k, (v, _) in points.items():
+        pair, projected = sums[k]
+        if projected is not None:
+            v = projected
+        elif objective.l1 == 0:
+            v = weights[k]  # but for the signs of zeros
+        certificates[k] = assemble(objective, weights[k], biases[k], v, *pair)
+    return certificates
+
+
+def certify_tangents(
+    objective: Objective,
+    design: Design,
+    points: Mapping[int, Point],
+    tangents: Mapping[int, Tangents],
+) -> dict[int, Certificate]:
+    """Compute duality gaps with minus the losses' derivatives as dual variables.
+
+    The gap of the losses is 0 unless an intercept requires the dual variables to be projected.
+    """
+    gaps = design.tangent_gaps({k: bias for k, (_, bias) in points.items()}) if points else {}
+    return {
+        k: assemble(objective, *points[k], v, tangents[k].losses, gap)
+        for k, (gap, v) in gaps.items()
+    }
+
+
+def certify_steps(
+    objective: Objective,
+    design: Design,
+    points: Mapping[int, Point],
+    tangents: Mapping[int, Tangents],
+    weights: Mapping[int, np.ndarray],
+) -> dict[int, Certificate]:
+    """Compute duality gaps with the dual variables of the Newton steps that led to points.
+
+    These are minus the derivatives that the tangents of phi' at the start of the step predict. What
+    Newton's system says is that their unshrunk weights are those of the point: so the gap is that
+    of the losses alone, but for rounding and the system's own error, and it takes no product with
+    the rows.
+
+    Parameters
+    ----------
+    objective, design, points, tangents
+    weights : dict of ndarray
+        The unshrunk weights of these dual variables, given by the system.
+
+    Returns
+    -------
+    dict of Certificate
+        Without the problems whose dual variables are out of the conjugate's domain.
+    """
+    gaps = design.step_gaps({k: bias for k, (_, bias) in points.items()}) if points else {}
+    return {
+        k: assemble(objective, *points[k], weights[k], tangents[k].losses, gap)
+        for k, gap in gaps.items()
+        if math.isfinite(gap)
+    }
+
+
+def estimate_from_step(
+    objective: Objective, point: Point, tangents: Tangents, weights: np.ndarray
+) -> Certificate:
+    """Return about what `certify_steps` would, without a pass over the rows."""
+    return assemble(objective, *point, weights, *tangents)
+
+
+def estimate_from_gradient(
+    objective: Objective, point: Point, tangents: Tangents, gradient: np.ndarray
+) -> Certificate:
+    """Return what `certify_tangents` would if nothing had to be projected, without a pass."""
+    v = -gradient[:-1] / objective.l2
+    return assemble(objective, *point, v, tangents.losses, 0.0)
+
+
+def estimate_scaled(
+    objective: Objective, point: Point, losses: float, x_duals: np.ndarray, gap: float
+) -> Certificate:
+    """Return about the certificate of the best multiple of dual variables.
+
+    `x_duals` are X^T (weight * a), and `gap` is the examples' part.
+    """
+    apart, scale = scaled_gap(objective, point[0], losses, x_duals)
+    gap += apart + (1 - scale) ** 2 * losses
+    return Certificate(*point, losses + objective.penalty(point[0]), gap)
+
+
+def assemble(
+    objective: Objective, w: np.ndarray, bias: float, v: np.ndarray, losses: float, gap: float
+) -> Certificate:
+    """Return a certificate, given the sum of the losses and the examples' part of the gap.
+
+    The gap is summed up from the Fenchel-Young gaps of the examples and of the weights, which are
+    not negative: the difference of the two objectives would be mere rounding when it is small.
+    """
+    if w is not v:
+        gap = float(gap) + penalty_gap(objective, w, v)
+    return Certificate(w, bias, float(losses) + objective.penalty(w), max(float(gap), 0.0))
+
+
+def penalty_gap(
+    objective: Objective, w: np.ndarray, v: np.ndarray, errors: np.ndarray | None = None
+) -> float:
+    """Return the Fenchel-Young gap of the penalties; l2 is not 0.
+
+    Parameters
+    ----------
+    objective : Objective
+    w, v : ndarray, shape (n_weights,)
+        The weights, and the unshrunk weights of the dual variables.
+    errors : ndarray, optional
+        Bounds of the errors of v, of which the gap is then a bound.
+    """
+    inside = np.clip(v, -objective.shrink, objective.shrink) if objective.l1 > 0 else None
+    apart = w - (v if inside is None else v - inside)
+    if errors is not None:
+        apart = np.abs(apart) + errors
+    gaps = np.square(apart) / 2
+    if inside is not None:
+        gaps += objective.shrink * np.abs(w) - inside * w
+    return objective.l2 * float(np.add.reduce(gaps))
+
+
+def scaled_gap(
+    objective: Objective,
+    w: np.ndarray,
+    losses: float,
+    x_duals: np.ndarray,
+    errors: np.ndarray | None = None,
+) -> tuple[float, float]:
+    """Return the Fenchel-Young gap of the penalties and the best multiple of dual variables.
+
+    The dual is ::
+
+        -sum of weight * phi*(-a) - sum of max(|X^T (weight * a)| - l1, 0)**2 / (2 * l2)
+
+    For l2 = 0 the second sum is a constraint, into which the dual variables are scaled. They may be
+    for any l2, if that gives the smaller gap: a small l2 makes violations expensive. What a factor
+    s adds to the examples' part is counted as (1 - s)**2 times the losses: minus the derivatives of
+    the squared loss have that gap, and those of others if s is 0.
+
+    Parameters
+    ----------
+    objective : Objective
+    w : ndarray, shape (n_weights,)
+    losses : float
+    x_duals : ndarray, shape (n_weights,)
+        X^T (weight * a).
+    errors : ndarray, optional
+        Bounds of the errors of these, of which the gap is then a bound.
+
+    Returns
+    -------
+    gap : float
+    scale : float
+        The factor, up to 1.
+    """
+    l1, l2, whole = objective.l1, objective.l2, math.inf
+    if l2 > 0:
+        whole = penalty_gap(objective, w, x_duals / l2, None if errors is None else errors / l2)
+    if l1 == 0:
+        return whole, 1.0
+    sizes = np.abs(x_duals) if errors is None else np.abs(x_duals) + errors
+    largest = float(np.maximum.reduce(sizes, initial=0.0))
+    if largest <= l1 and errors is None and l2 > 0:
+        return whole, 1.0
+    scale = l1 / largest if largest > l1 else 1.0
+    inside = np.clip(scale * x_duals, -l1, l1)
+    gaps = (l1 if errors is None else l1 + scale * errors) * np.abs(w) - inside * w
+    if l2 > 0:
+        gaps += l2 / 2 * np.square(w)
+    scaled = float(np.add.reduce(gaps))
+    return (scaled, scale) if scaled + (1 - scale) ** 2 * losses < whole else (whole, 1.0)

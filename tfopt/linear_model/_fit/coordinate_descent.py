@@ -1,0 +1,211 @@
+"""Proximal Newton steps by coordinate descent on working sets, for smooth losses and any l1, l2.
+
+A step minimizes a quadratic model of the losses plus the penalties over the weights of a working
+set: those that are not 0, and those that violate the optimality conditions most. For the squared
+loss the model is exact. (Yuan, Ho, Lin: An improved GLMNET for l1-regularized logistic regression,
+2012; Massias, Gramfort, Salmon: Celer, 2018.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from tfopt.kernels.linear import visits
+from tfopt.linear_model._fit import rows
+from tfopt.linear_model._fit.certificate import Certificate, estimate_scaled, scaled_gap
+from tfopt.linear_model._fit.design import MemoryDesign, Point, Tangents
+from tfopt.linear_model._fit.features import Features
+from tfopt.linear_model._fit.monitor import ConvergenceMonitor
+from tfopt.linear_model._fit.newton import MIN_DECREASE, line_search, promised_decrease
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.quadratic_model import QuadraticModel
+from tfopt.linear_model._fit.rows import RowState
+from tfopt.linear_model._fit.steps import Steps
+
+__all__ = ["CoordinateDescent"]
+
+#: Sweeps end when they lower the model by less than this times the square of the relative gap: near
+#: the minimum a gap is of the order of the violations, and the primal of that of their squares.
+PRECISION = 1e-5
+#: The share of the largest curvature of a loss that is linear far from its minimum which the others
+#: have in the model, too, while the relative gap is not smaller: far from there, there is none.
+LEAST_CURVATURE = 0.1
+#: Steps that promise mere rounding end when the gap is not below this share of the last.
+STALLED = 0.9
+
+
+@dataclasses.dataclass
+class _Descent:
+    """Where the descent of a problem is.
+
+    Attributes
+    ----------
+    point : Point
+    tangents : Tangents
+    model : QuadraticModel
+    predicted : ndarray or None
+        X^T of the dual variables that the last step predicts.
+    last_gap : float
+        Of the last certificate or, if the last point was not certified, of its estimate.
+    """
+
+    point: Point
+    tangents: Tangents
+    model: QuadraticModel
+    predicted: np.ndarray | None = None
+    relative_gap: float = 1.0
+    gradient: np.ndarray | None = None
+    is_certified: bool = False
+    last_gap: dict[bool, float] = dataclasses.field(
+        default_factory=lambda: {True: math.inf, False: math.inf}
+    )
+
+
+class CoordinateDescent(Steps):
+    """The steps of coordinate descent for several problems that share their rows in memory.
+
+    Parameters
+    ----------
+    objective : Objective
+    design : MemoryDesign
+    features : Features
+    tol : float
+        The relative gap to be reached.
+    """
+
+    def __init__(
+        self, objective: Objective, design: MemoryDesign, features: Features, tol: float
+    ) -> None:
+        self.objective, self.design, self.features, self.tol = objective, design, features, tol
+        self._factors: np.ndarray | None = None
+        self._descents: dict[int, _Descent] = {}
+
+    @property
+    def active(self) -> Collection[int]:
+        return self._descents.keys()
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        """Begin at a point, or at 0 if losses overflow there."""
+        if self._factors is None:
+            self._factors = self.design.states[problem].factors()
+        point = w, bias
+        tangents = self.design.tangents({problem: point})[problem]
+        if not math.isfinite(tangents.losses):
+            point = np.zeros_like(w), 0.0
+            tangents = self.design.tangents({problem: point})[problem]
+        model = QuadraticModel(self.objective, self.features, self._factors)
+        self._descents[problem] = _Descent(point, tangents, model)
+
+    def end(self, problem: int) -> None:
+        self._descents.pop(problem, None)
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        found = {k: self._look(k, monitors[k]) for k in self._descents}
+        return found, {k: found[k] for k, each in self._descents.items() if each.is_certified}
+
+    def _look(self, problem: int, monitor: ConvergenceMonitor) -> Certificate:
+        """Return a certificate of the point, or an estimate of it if that is large."""
+        objective, each, state = (
+            self.objective,
+            self._descents[problem],
+            self.design.states[problem],
+        )
+        w, losses = each.point[0], each.tangents.losses
+        if objective.phi.is_linear_far:
+            least = min(LEAST_CURVATURE, each.relative_gap) / objective.phi.gamma
+            bends = np.maximum(state.hess_pointwise, least * state.examples["weight"])
+            state = state._replace(hess_pointwise=bends)
+        point, each.is_certified, each.gradient = None, False, None
+        if each.predicted is not None and math.isfinite(each.tangents.step_gap):
+            point = estimate_scaled(
+                objective, each.point, losses, each.predicted, each.tangents.step_gap
+            )
+            if monitor.should_certify_step(point):
+                state = state._replace(certified=state.step_duals)
+                state, point = certify(objective, state, point, losses, each.predicted)
+                each.is_certified = math.isfinite(point.gap)
+        if point is None or not math.isfinite(point.gap):
+            each.gradient = each.model.gradient(state, w)
+            point = estimate_scaled(objective, each.point, losses, -each.gradient[:-1], 0.0)
+            each.is_certified = monitor.should_certify_step(point)
+            if each.is_certified:
+                state, point = certify_slopes(objective, state, point, losses, each.gradient)
+        self.design.states[problem] = state
+        return point
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        return [k for k, point in going.items() if not self._step(k, point)]
+
+    def _step(self, problem: int, point: Certificate) -> bool:
+        """Step on from a certificate or an estimate; return whether that is good."""
+        objective, each, state = (
+            self.objective,
+            self._descents[problem],
+            self.design.states[problem],
+        )
+        w, is_certified = each.point[0], each.is_certified
+        if each.gradient is None:
+            each.gradient = each.model.gradient(state, w)
+        each.relative_gap = min(point.relative_gap, 1.0)
+        precise = objective.phi.is_quadratic  # the model is exact
+        gap = min(each.relative_gap, self.tol) if precise else each.relative_gap
+        left = each.gradient.copy()
+        left[:-1] += objective.l2 * w
+        step, predicted = each.model.step(state, w, left, PRECISION * gap**2 * point.objective)
+        left[-1] = left[-1] if objective.intercept else 0.0
+        promised = promised_decrease(objective, w, left, step)
+        gap_falls = point.gap <= STALLED * each.last_gap[is_certified]
+        if not (gap_falls or promised > MIN_DECREASE * point.objective):
+            return False
+        solved = None if predicted is None else {problem: predicted}
+        one = {problem: point}, {problem: left}, {problem: step}
+        moved = line_search(objective, self.design, *one, solved)
+        if not moved:
+            return False
+        each.point, each.tangents, origin = moved[problem]
+        each.predicted = None if origin is None else predicted
+        each.last_gap[is_certified] = point.gap
+        return True
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        return {k: self._certified_slopes(k) for k in problems}
+
+    def _certified_slopes(self, problem: int) -> Certificate:
+        each, states = self._descents[problem], self.design.states
+        assert each.gradient is not None
+        losses = each.tangents.losses
+        point = estimate_scaled(self.objective, each.point, losses, -each.gradient[:-1], 0.0)
+        states[problem], point = certify_slopes(
+            self.objective, states[problem], point, losses, each.gradient
+        )
+        return point
+
+
+def certify(
+    objective: Objective, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
+) -> tuple[RowState, Certificate]:
+    """Compute the duality gap of a point with the dual variables that are to be certified."""
+    apart, scale = scaled_gap(objective, point.w, losses, x_duals)
+    state = state._replace(certified=scale * state.certified)
+    gap = float(rows.gap_sums(objective, state, point.bias)[1]) + apart
+    return state, point._replace(gap=max(gap, 0.0))
+
+
+def certify_slopes(
+    objective: Objective, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
+) -> tuple[RowState, Certificate]:
+    """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
+    state = state._replace(certified=rows.minus_slopes(objective, state))
+    if not objective.intercept:
+        return certify(objective, state, point, losses, -gradient[:-1])
+    state = rows.projected(objective, state, rows.dual_residual(objective, state))
+    x_duals = np.zeros(objective.n_weights)
+    visits.weights_of(*objective.rows, state.examples_with(state.certified), x_duals, 1.0)
+    return certify(objective, state, point, losses, x_duals)

@@ -1,0 +1,164 @@
+"""Fewer dense rows than features: the same problem in coordinates of the space of the rows.
+
+The best weights without l1 are a sum of rows. With X X^T = L L^T, the rows L have the same products
+with each other as the rows X: so the duals, the losses and the minimum are the same, with as many
+weights as there are rows, and solvers that form a matrix of the weights apply.
+`tfopt_ref.sdca_coordinates` specifies it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from tfopt.kernels.linear import hessian_products, second_order
+from tfopt.linear_model._fit import work
+from tfopt.linear_model._fit.certificate import Certificate, assemble
+from tfopt.linear_model._fit.fit import solve_all
+from tfopt.linear_model._fit.monitor import SolverResult
+from tfopt.linear_model._fit.objective import InitialPoint, Objective, Rows, as_rows
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.plan import make_plan
+
+__all__ = ["RowSpace", "pays"]
+
+#: About how many epochs a fit takes that is not in coordinates, with losses that are smooth and
+#: with others. They are more than elsewhere, for rows that are few have much in common.
+EPOCHS, EPOCHS_OF_CORNERS = 40, 80
+#: The work of what is done once, however few numbers there are: about 0.2 ms.
+OVERHEAD = 2e6
+#: Features whose products are summed up together, of which there is a copy.
+CHUNK = 4096
+#: What is added to the diagonal of X X^T, as a share of its largest entry and for each row: what
+#: rounding makes of 0. It is raised by a factor where it does not do, but not often.
+ROUNDING, MORE, MOST_RAISES = 2.0**-52, 100.0, 3
+
+
+def pays(objective: Objective, asked: Parameters, mean_square: Callable[[], float]) -> bool:
+    """Whether to solve in coordinates: it applies, and is less work than with all features."""
+    data, _, _, dense = objective.rows
+    n, m = dense.shape
+    applies = asked.solver == "auto" and not asked.asks_for_visits
+    applies = applies and objective.l1 == 0 and objective.l2 > 0 and data.size == 0
+    if not (applies and 0 < n < m and n <= work.MOST_WEIGHTS):
+        return False
+    few = objective._replace(rows=as_rows(np.broadcast_to(0.0, (n, n))), n_weights=n)
+    is_smooth = objective.phi.is_smooth
+    steps_work = work.newton_work if is_smooth else work.interior_work
+    products = float(n * m) * (n / 2 + 2 * work.DENSE) + work.FACTOR * float(n) ** 3 / 6
+    most = (EPOCHS if is_smooth else EPOCHS_OF_CORNERS) * work.epoch_work(objective)
+    if m <= work.MOST_WEIGHTS:
+        most = min(most, steps_work(objective))
+    most = min(most, work.ascent_work(objective, mean_square(), asked.tol))
+    return bool(OVERHEAD + products + steps_work(few) <= most)
+
+
+class RowSpace:
+    """The coordinates.
+
+    Parameters
+    ----------
+    rows : tuple of ndarray
+        Dense ones.
+    threads : int
+
+    Attributes
+    ----------
+    rows : tuple of ndarray
+        In coordinates: L, shape (n_rows, n_rows).
+    is_exact : bool
+        Whether they are those of the rows, but for rounding; not if all features are 0.
+    """
+
+    def __init__(self, rows: Rows, threads: int) -> None:
+        products = _products(rows[3], threads)
+        n, diagonal = len(products), np.diagonal(products).copy()
+        share = ROUNDING * n
+        for _ in range(MOST_RAISES):
+            self._factor = products.copy()
+            np.einsum("ii->i", self._factor)[:] = diagonal + share * diagonal.max()
+            self.is_exact = second_order.solve(self._factor, np.zeros(n), least_pivot=0.0)
+            if self.is_exact:
+                break
+            share *= MORE
+        self._upper = np.triu(self._factor)  # L^T
+        self.rows = as_rows(np.ascontiguousarray(self._upper.T))
+
+    def of_weights(self, objective: Objective, w: np.ndarray) -> np.ndarray:
+        """Return the coordinates of weights, but for what is orthogonal to all rows."""
+        c = objective.predictions(w)
+        second_order.solve(self._factor, c, is_factor=True)
+        coordinates: np.ndarray = np.add.reduce(self._upper * c, axis=1)
+        return coordinates
+
+    def weights(self, objective: Objective, coordinates: np.ndarray) -> np.ndarray:
+        """Return the weights X^T c with L^T c = coordinates."""
+        U, c = self._upper, np.zeros(len(self._upper))
+        for i in reversed(range(len(c))):
+            c[i] = (coordinates[i] - np.add.reduce(U[i, i + 1 :] * c[i + 1 :])) / U[i, i]
+        ones = np.zeros(objective.n_weights + 1)
+        ones[-1] = 1.0  # each row's product with it
+        return hessian_products.product(*objective.rows, c, ones, objective.threads)[:-1]
+
+    def solve_all(
+        self,
+        objective: Objective,
+        initial_point: Callable[[int], InitialPoint],
+        n_problems: int,
+        options: Parameters,
+        mean_square: Callable[[], float],
+        workers: int,
+        duals: np.ndarray,
+    ) -> list[SolverResult] | None:
+        """Minimize as `fit.solve_all` does, by a plan for the problem in coordinates.
+
+        Certificates are those of all features: None if rounding has made one worse than is allowed.
+        """
+        n = len(self._upper)
+        few = objective._replace(rows=self.rows, n_weights=n)
+        plan = make_plan(few, options, n_problems, mean_square)
+        plan = plan._replace(reason=f"{plan.reason}, in coordinates of the rows")
+        initials = functools.cache(initial_point)
+
+        def start(k: int) -> InitialPoint:
+            initial = initials(k)
+            if initial.w is None:
+                return initial
+            return initial._replace(w=self.of_weights(objective, initial.w))
+
+        found = np.empty((n_problems, n))
+        results = solve_all(few, start, n_problems, options, plan, workers, found)
+        for k, (result, a) in enumerate(zip(results, found, strict=True)):
+            point = self._certified(objective, initials(k), result.certificate, a)
+            if result.certificate.relative_gap <= options.tol < point.relative_gap:
+                return None
+            last = result.history[-1]
+            if last["objective"] == result.certificate.objective:
+                stated = point._replace(gap=point.stated_gap)
+                last.update(objective=point.objective, gap=stated.relative_gap)
+            results[k] = result._replace(certificate=point)
+        duals[:] = found[: len(duals)]
+        return results
+
+    def _certified(
+        self, objective: Objective, initial: InitialPoint, point: Certificate, a: np.ndarray
+    ) -> Certificate:
+        w = self.weights(objective, point.w)
+        examples = initial._replace(a=a).examples()
+        losses, gap = objective.gaps(examples, a, objective.predictions(w), point.bias)
+        v = objective.weights_of(examples)
+        return assemble(objective, w, point.bias, v, losses, gap)
+
+
+def _products(X: np.ndarray, threads: int) -> np.ndarray:
+    """Return X X^T, summed up over chunks of features."""
+    n, m = X.shape
+    total = np.zeros((n, n))
+    for low in range(0, m, CHUNK):
+        columns = as_rows(np.ascontiguousarray(X[:, low : low + CHUNK].T))
+        size = len(columns[3])
+        _, each = second_order.newton_system(*columns, np.zeros(size), np.ones(size), n, threads)
+        total += each[:n, :n]
+    return total

@@ -1,0 +1,382 @@
+"""A primal-dual interior-point method with Mehrotra's predictor and corrector.
+
+It is for losses that are linear but for a corner, whose dual variables are in intervals. An
+iteration asks three things of the rows, each in one pass: the Newton system, how far the
+predictor's step would go, and how far the corrector's goes. (Mehrotra: On the implementation of a
+primal-dual interior point method, 1992; Ferris, Munson: Interior-point methods for massive support
+vector machines, 2002.) `tfopt_ref.sdca_interior_point` specifies it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfopt.kernels.linear import second_order
+from tfopt.linear_model._fit.certificate import Certificate, assemble
+from tfopt.linear_model._fit.design import Design, Point
+from tfopt.linear_model._fit.interior_rows import (
+    Begin,
+    Candidate,
+    Centre,
+    Choose,
+    Corrector,
+    Predictor,
+    Step,
+    System,
+)
+from tfopt.linear_model._fit.monitor import ConvergenceMonitor
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model._fit.steps import Steps
+
+__all__ = ["LOOSE", "InteriorPoint"]
+
+#: By how much the estimate of a gap is above it, about.
+LOOSE = 2.0
+
+#: The share of the way to where a variable would become 0.
+NEARLY = 0.9995
+#: Steps that are shorter are rounding.
+SHORTEST = 1e-8
+#: A method has come to its end if its certified gap is not below this share of the last, or if a
+#: whole step near the minimum does not bring the products below it.
+STALLED = 0.9
+#: The mean product that a warm start begins with, relative to that of its gap. Of dual variables
+#: nearer to the ends of their intervals many have to turn back.
+WIDER = 100.0
+#: Up to this relative gap a point is near the minimum: a warm start begins with the dual variables
+#: of the certificate.
+NEAR = 1e-2
+#: Rows to be left out are chosen when the products are below this share of what they were the last
+#: time, and no more than this many times as much are the gap.
+SMALLER, MOSTLY = 0.5, 2.0
+
+
+@dataclasses.dataclass
+class _Iterate:
+    """A point of the method, but for what the rows keep.
+
+    Attributes
+    ----------
+    u : ndarray, shape (n_weights + 1,)
+        The weights and the intercept.
+    share : float
+        How much of its last step the rows are yet to take.
+    total, products, losses : float
+        The total weight of the rows, the weighted sum of products, and the losses.
+    quadratic, linear : float
+        By how much the first point violates the constraints of the dual, as an addition to the gap
+        which is quadratic in the violation, and one which is linear.
+    far : ndarray, shape (n_weights + 1,)
+        X^T and the sum of the weighted dual variables of rows that are left out.
+    chosen : float
+        The mean of products when these were chosen.
+    is_doubted : bool
+        Whether a certificate is worse than was expected: a row may have been taken for far.
+    left : float
+        The share of the violation that is left.
+    gap : float
+        That of the last certificate.
+    """
+
+    u: np.ndarray
+    share: float
+    total: float
+    products: float
+    losses: float
+    quadratic: float
+    linear: float
+    far: np.ndarray
+    chosen: float = math.inf
+    is_doubted: bool = False
+    left: float = 1.0
+    gap: float = math.inf
+
+    @property
+    def point(self) -> Point:
+        return self.u[:-1].copy(), float(self.u[-1])
+
+    def certificate(self, objective: Objective) -> Certificate:
+        """Return a certificate whose numbers are estimates."""
+        w, bias = self.point
+        penalty = objective.l2 / 2 * weighted_sum(w, w)
+        return Certificate(w, bias, max(self.losses, 0.0) + penalty, max(self.gap_estimate, 0.0))
+
+    @property
+    def gap_estimate(self) -> float:
+        return self.products + self.left * (self.left * self.quadratic + self.linear)
+
+
+def _nowhere(point: Point) -> Point:
+    return np.zeros_like(point[0]), 0.0
+
+
+class InteriorPoint(Steps):
+    """The method for several problems that share their rows.
+
+    Parameters
+    ----------
+    objective : Objective
+        Its rows are not used.
+    design : Design
+
+    Attributes
+    ----------
+    iterates : dict
+        Of the problems that are being solved.
+    """
+
+    def __init__(self, objective: Objective, design: Design) -> None:
+        self.objective, self.design = objective, design
+        self.iterates: dict[int, _Iterate] = {}
+        self._whole: set[int] = set()
+        self._leaves_out = design.plan.leaves_out_rows
+        self._starts: dict[int, Point] = {}
+        self._stuck: list[int] = []
+        self._certified: dict[int, Certificate] = {}
+
+    @property
+    def active(self) -> Collection[int]:
+        """The problems that are being solved, or about to be."""
+        return {**self._starts, **self.iterates}.keys()
+
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        """Begin at a point, with the next step."""
+        self._starts[problem] = w, bias
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        """Take steps; return estimates of their certificates, and those of points that are due."""
+        starts, self._starts = self._starts, {}
+        bests = {k: monitors[k].best for k in starts}
+        self.begin(starts, {k: best for k, best in bests.items() if best is not None})
+        self._stuck, estimates = self._take_steps(), self.estimates()
+        self._certified = self.certify(
+            [
+                k
+                for k, estimate in estimates.items()
+                if k in self._stuck or monitors[k].should_certify_step(estimate, LOOSE)
+            ]
+        )
+        return estimates, self._certified
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        """Return the problems that no step brings any further."""
+        ended = [
+            k
+            for k, point in self._certified.items()
+            if k in going and (k in self._stuck or self.stalls(k, point))
+        ]
+        return [k for k in ended if not self.restarts(k)]
+
+    def begin(self, points: Mapping[int, Point], certificates: Mapping[int, Certificate]) -> None:
+        """Begin at points, with dual variables on the central path for these weights.
+
+        Near the minimum, they are about those of the last certificate instead.
+
+        Parameters
+        ----------
+        points : dict of ndarray and float
+        certificates : dict of Certificate
+            The best ones of some of them.
+        """
+        if not points:
+            return
+        begun = self.design.apply({k: Begin(*point) for k, point in points.items()})
+        far = {k: _nowhere(points[k]) for k, sums in begun.items() if not np.isfinite(sums).all()}
+        points = {**points, **far}  # a warm start may be
+        begun |= self.design.apply({k: Begin(*point) for k, point in far.items()})
+        requests = {}
+        for k, (total, distance) in begun.items():
+            mean, is_near = distance / total, False
+            if k in certificates:
+                mean = min(mean, WIDER * certificates[k].gap / (2 * total))
+                is_near = k not in far and certificates[k].relative_gap <= NEAR
+            requests[k] = Centre(float(mean) or 1.0, points[k][1], is_near)
+        self._centre(points, begun, requests)
+        for k, request in requests.items():
+            if request.is_near:  # it is known how far the rows have moved from here
+                self.iterates[k].chosen = self.iterates[k].products / self.iterates[k].total
+
+    def _centre(
+        self,
+        points: Mapping[int, Point],
+        begun: Mapping[int, np.ndarray],
+        requests: Mapping[int, Centre | Choose],
+    ) -> None:
+        """Begin at points, given the answers of `Begin` there, with what the requests set."""
+        for k, found in self.design.apply(requests).items():
+            (w, bias), (total, distance) = points[k], begun[k].tolist()
+            violation = found.sums[:-1] - self.objective.l2 * w
+            quadratic = float(np.square(violation).sum()) / (2 * self.objective.l2)
+            off = abs(float(found.sums[-1])) if self.objective.intercept else 0.0
+            self.iterates[k] = _Iterate(
+                *(np.append(w, bias), 0.0, found.total, found.products, found.losses),
+                *(quadratic, off * distance / total, found.far),
+            )
+
+    def _choose_rows(self) -> None:
+        """Choose rows to leave out, where products are much smaller than when that was last done.
+
+        Only where most of the gap is that of the products: before, residuals say little.
+        """
+        due = {
+            k: each.products / (2 * each.total)
+            for k, each in self.iterates.items()
+            if self._leaves_out
+            and k not in self._whole
+            and (each.is_doubted or each.products <= SMALLER * each.chosen * each.total)
+            and each.gap_estimate <= MOSTLY * each.products
+        }
+        if not due:
+            return
+        points = {k: self.iterates[k].point for k in due}
+        begun = self.design.apply({k: Begin(*point) for k, point in points.items()})
+        requests, gaps = {}, {k: self.iterates[k].gap for k in due}
+        for k, mu in due.items():
+            shortened = math.sqrt(min(2 * mu / self.iterates[k].chosen, 1.0))
+            requests[k] = Choose(mu, points[k][1], self.iterates[k].share, shortened)
+        self._centre(points, begun, requests)
+        for k, gap in gaps.items():
+            new = self.iterates[k]
+            new.chosen, new.gap = new.products / new.total, gap
+
+    def _take_steps(self) -> list[int]:
+        """Take a step of each problem; return those where rounding lets none be taken.
+
+        The rows take it with the next request.
+        """
+        self._choose_rows()
+        steps = self._steps_at_once() if Step.applies(self.objective) else self._steps_in_rounds()
+        for each in self.iterates.values():
+            each.share = 0.0
+        return [k for k in self.iterates if steps.get(k) is None or not self._moved(k, *steps[k])]
+
+    def _steps_at_once(self) -> dict[int, Any]:
+        """Return steps with their ratios and sums, by one request."""
+        requests = {
+            k: Step(each.u, each.share, each.products, each.total)
+            for k, each in self.iterates.items()
+        }
+        return self.design.apply(requests)
+
+    def _steps_in_rounds(self) -> dict[int, Any]:
+        """Return steps with their ratios and sums, by three requests."""
+        objective = self.objective
+        systems = self.design.apply({k: System(each.share) for k, each in self.iterates.items()})
+        factors, predictors = {}, {}
+        for k, (matrix, pull) in systems.items():
+            u = self.iterates[k].u
+            right = pull + self.iterates[k].far - np.append(objective.l2 * u[:-1], 0.0)
+            matrix[np.diag_indices(len(u) - 1)] += objective.l2
+            if not objective.intercept:
+                matrix[-1] = matrix[:, -1] = right[-1] = 0.0
+                matrix[-1, -1] = 1.0
+            solved = second_order.solve(matrix, right, least_pivot=0.0)
+            if solved and np.isfinite(right).all():
+                factors[k], predictors[k] = matrix, right
+        answers = self.design.apply({k: Predictor(step) for k, step in predictors.items()})
+        correctors = {}
+        for k, (ratio, sums, *pulls) in answers.items():
+            total, products = self.iterates[k].total, self.iterates[k].products
+            first, second, _ = sums.tolist()
+            share = 1 / max(ratio.value, 1.0)
+            reached = (products + share * (first + share * second)) / products
+            target = reached**3 * products / (2 * total)
+            right = target * pulls[0] + pulls[1]
+            if not objective.intercept:
+                right[-1] = 0.0
+            second_order.solve(factors[k], right, is_factor=True)
+            correctors[k] = Corrector(predictors[k] + right, target)
+        return {
+            k: (correctors[k].step, ratio.value, sums)
+            for k, (ratio, sums) in self.design.apply(correctors).items()
+        }
+
+    def _moved(self, problem: int, step: np.ndarray, ratio: float, sums: np.ndarray) -> bool:
+        """Take a step of the weights; return whether it goes anywhere."""
+        iterate = self.iterates[problem]
+        first, second, slope = sums.tolist()
+        slope -= weighted_sum(iterate.far, step)
+        share = NEARLY / max(ratio, NEARLY)
+        products = iterate.products + share * (first + share * second)
+        losses = iterate.losses + share * slope
+        u = iterate.u + share * step
+        if not (share > SHORTEST and math.isfinite(products + losses) and np.isfinite(u).all()):
+            return False
+        is_whole = iterate.left <= SHORTEST and share == 1  # from a feasible point
+        is_near = iterate.certificate(self.objective).relative_gap <= NEAR
+        if is_whole and is_near and products > STALLED * iterate.products:
+            return False  # to no avail; farther away, it may just have centred
+        iterate.u, iterate.share, iterate.products, iterate.losses = u, share, products, losses
+        iterate.left *= 1 - share
+        return True
+
+    def estimates(self) -> dict[int, Certificate]:
+        """Return certificates of all problems, whose numbers are estimates."""
+        return {k: each.certificate(self.objective) for k, each in self.iterates.items()}
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        """Compute the duality gaps of the points."""
+        if not problems:
+            return {}
+        objective, certificates = self.objective, {}
+        points = {k: self.iterates[k].point for k in problems}
+        answers = self.design.apply(
+            {k: Candidate(w, self.iterates[k].share) for k, (w, _) in points.items()}
+        )
+        residuals = answers if objective.intercept else dict.fromkeys(problems)
+        sums = self.design.gaps({k: (bias, residuals[k]) for k, (_, bias) in points.items()})
+        for k, point in points.items():
+            pair, projected = sums[k]
+            v = answers[k][:-1] / objective.l2 if projected is None else projected
+            certificates[k] = assemble(objective, *point, v, *pair)
+        return certificates
+
+    def stalls(self, problem: int, point: Certificate) -> bool:
+        """Note a certificate; return whether its gap is hardly below the last."""
+        iterate = self.iterates[problem]
+        last, iterate.gap = iterate.gap, point.gap
+        iterate.is_doubted = True
+        return point.gap > STALLED * last
+
+    def restarts(self, problem: int) -> bool:
+        """Begin anew from the weights 0 with all rows; return False if that was done before."""
+        if not self._leaves_out or problem in self._whole:
+            return False
+        point = self.iterates[problem].point
+        self._whole.add(problem)
+        self.end(problem)
+        self.begin({problem: _nowhere(point)}, {})
+        return True
+
+    def end(self, problem: int) -> None:
+        """Take no more steps of a problem."""
+        self._starts.pop(problem, None)
+        self.iterates.pop(problem, None)
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return {
+            "newton_points": {
+                str(k): {"w": w, "bias": bias} for k, (w, bias) in self._starts.items()
+            },
+            "interior": {str(k): dataclasses.asdict(each) for k, each in self.iterates.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the state of a checkpoint."""
+        self._starts = {
+            int(k): (point["w"], point["bias"]) for k, point in state["newton_points"].items()
+        }
+        self.iterates = {}
+        for k, each in state.get("interior", {}).items():
+            arrays = {name: each[name] for name in ("u", "far")}
+            numbers: dict[str, Any] = {n: float(x) for n, x in each.items() if n not in arrays}
+            self.iterates[int(k)] = _Iterate(**arrays, **numbers)

@@ -1,0 +1,357 @@
+"""What the interior-point method computes with the rows of one problem.
+
+Each request is a function of the objective and the state of rows; the answers of blocks add up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tfopt.kernels.linear import hessian_products, interior_point, second_order
+from tfopt.linear_model._fit.interior_fields import FIELD, centred, kept
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model._fit.rows import Near, RowState, dual_residual
+from tfopt.linear_model._fit.sampling import rows_at
+
+__all__ = [
+    "Begin",
+    "Candidate",
+    "Centre",
+    "Centred",
+    "Choose",
+    "Corrector",
+    "Largest",
+    "Predictor",
+    "Step",
+    "System",
+]
+
+#: So many dense values are few: a step of them is computed by one call, on one thread.
+FEW = 2**20
+
+_NOTHING = np.zeros(0)
+#: The first fields, without steps.
+_VARIABLES = ("weight", "dual", "upper", "lower", "above", "below")
+
+
+@dataclasses.dataclass(frozen=True)
+class Largest:
+    """A number; what it and others "add up" to is the largest."""
+
+    value: float
+
+    def __add__(self, other: Largest) -> Largest:
+        return self if self.value >= other.value else other
+
+
+def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the parts one after another, without a copy if it is one."""
+    first, *others = parts
+    return np.concatenate([first, *others]) if others else first
+
+
+def _repeated(objective: Objective, values: np.ndarray) -> np.ndarray:
+    """Return values of rows for the corners of these: those of the first ones come first."""
+    n_corners = len(objective.phi.corners(_NOTHING))
+    return np.tile(values, n_corners) if n_corners > 1 else values
+
+
+def _summed(objective: Objective, values: np.ndarray) -> np.ndarray:
+    """Return the sums of the corners of each row."""
+    n_corners = len(objective.phi.corners(_NOTHING))
+    sums: np.ndarray = values
+    if n_corners > 1:
+        sums = np.add.reduce(values.reshape(*values.shape[:-1], n_corners, -1), axis=-2)
+    return sums
+
+
+def _sums(objective: Objective, factors: np.ndarray) -> np.ndarray:
+    """Return X^T of numbers, with their sum as the last."""
+    constant = np.zeros(objective.n_weights + 1)
+    constant[-1] = 1.0
+    return hessian_products.product(*objective.rows, factors, constant, objective.threads)
+
+
+def _near(objective: Objective, state: RowState) -> Objective:
+    """Return the objective with the rows that are computed with."""
+    return objective if state.near is None else objective._replace(rows=state.near.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Begin:
+    """Answers with the total weight of corners, and the weighted sum of |place - z| at a point.
+
+    Attributes
+    ----------
+    w : ndarray, shape (n_weights,)
+    bias : float
+    """
+
+    w: np.ndarray
+    bias: float
+
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, np.ndarray]:
+        state = state._replace(wx=objective.predictions(self.w))
+        weight = _repeated(objective, state.examples["weight"])
+        distance = np.abs(_residuals(objective, state, self.bias))
+        return state, np.array([weight.sum(), weighted_sum(weight, distance)])
+
+
+def _residuals(objective: Objective, state: RowState, bias: float) -> np.ndarray:
+    """Return place - z of each corner, at the predictions of `Begin`."""
+    places = _joined(corner.place for corner in objective.phi.corners(state.examples["y"]))
+    residuals: np.ndarray = places - _repeated(objective, state.wx) - bias
+    return residuals
+
+
+@dataclasses.dataclass(frozen=True)
+class Centre:
+    """Sets the dual variables to where all products are mu, given the predictions of `Begin`.
+
+    Near the minimum, they stay about where the last certificate had them. Answers with `Centred`.
+    """
+
+    mu: float
+    bias: float
+    is_near: bool = False
+
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
+        corners = objective.phi.corners(state.examples["y"])
+        low, high = (_joined(corner[end] for corner in corners) for end in (1, 2))
+        weight = _repeated(objective, state.examples["weight"])
+        residual = _residuals(objective, state, self.bias)
+        fields = centred(weight, residual, low, high, self.mu)
+        if self.is_near:
+            duals = _repeated(objective, state.certified)
+            fields = kept(fields, residual, low, high, self.mu, duals)
+        seen = state.wx + self.bias
+        state = state._replace(interior=fields, near=None, seen=seen, reach=0.0)
+        return state, _centre_of(objective, state)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choose:
+    """Leaves out rows far from the corner of their loss, which has one, after a share of a step.
+
+    Those are the rows whose residuals are longer than any prediction has moved since rows were
+    last chosen, and than the length of that time, shortened: the dual variables become the ends of
+    their intervals. Rows that were left out and no longer are begin where their products are mu.
+    None is left out the first time, when that is how far predictions came from the beginning.
+
+    `Begin` is to precede. Answers with `Centred`.
+
+    Attributes
+    ----------
+    mu, bias, share : float
+    shortened : float
+        By which factor; 0 the first time.
+    """
+
+    mu: float
+    bias: float
+    share: float
+    shortened: float
+
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
+        examples, last = state.examples, state
+        weight, y, n_rows = examples["weight"], examples["y"], len(examples)
+        (_, low, high), z = objective.phi.corners(y)[0], state.wx + self.bias
+        residual = _residuals(objective, state, self.bias)
+        counts, moved = weight > 0, np.abs(z - state.seen)
+        reach = 0.0
+        if self.shortened > 0:
+            reach = max(float(moved[counts].max(initial=0.0)), self.shortened * state.reach)
+        is_near, near = counts & (np.abs(residual) <= reach), None
+        if reach > 0 and 0 < is_near.sum() <= n_rows // 2:
+            at, duals = np.flatnonzero(is_near), np.zeros(n_rows)
+            far = counts & ~is_near
+            duals[far] = -objective.phi.gradient(z[far], y[far])
+            losses = weighted_sum(weight[far], objective.phi.value(z[far], y[far]))
+            far_sums = _sums(objective, weight * duals)
+            near = Near(at, rows_at(objective, at), duals, far_sums, losses)
+        else:
+            at = np.arange(n_rows)
+        fields = centred(weight[at], residual[at], low[at], high[at], self.mu)
+        _keep(fields, at, last, self.share)
+        state = state._replace(interior=fields, near=near, seen=z, reach=reach)
+        return state, _centre_of(objective, state)
+
+
+def _centre_of(objective: Objective, state: RowState) -> Centred:
+    """Return the numbers of the rows that are computed with, and of others."""
+    weight, dual, upper, lower, above, below = state.interior[: len(_VARIABLES)]
+    sums = _sums(_near(objective, state), _summed(objective, weight * dual))
+    losses = weighted_sum(weight, (dual + upper) * above - (dual - lower) * below)
+    far = np.zeros_like(sums)
+    if state.near is not None:
+        far = state.near.sums
+        losses += state.near.losses
+    products = weighted_sum(weight, upper * above + lower * below)
+    return Centred(far + sums, losses, far, float(weight.sum()), products)
+
+
+@dataclasses.dataclass(frozen=True)
+class Centred:
+    """Numbers of rows, which add up.
+
+    Attributes
+    ----------
+    sums : ndarray, shape (n_weights + 1,)
+        X^T and the sum of the weighted dual variables.
+    losses : float
+    far : ndarray, shape (n_weights + 1,)
+        Of the sums, those of rows that are left out.
+    total, products : float
+        The weight of the corners of others, and the weighted sum of their products.
+    """
+
+    sums: np.ndarray
+    losses: float
+    far: np.ndarray
+    total: float
+    products: float
+
+    def __add__(self, other: Centred) -> Centred:
+        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)
+        return Centred(*(one + another for one, another in pairs))
+
+
+def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float) -> None:
+    """Write to the fields of rows those that they had last, after a share of the last step."""
+    before = last.interior.copy()
+    interior_point.advance(before, share)
+    numbers = np.arange(before.shape[1]) if last.near is None else last.near.at
+    place = np.minimum(np.searchsorted(numbers, at), numbers.size - 1)
+    kept = np.flatnonzero(numbers[place] == at)
+    fields[:, kept] = before[:, place[kept]]
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """Takes a share of the last step, and answers with the Newton system: matrix and right side."""
+
+    share: float
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[np.ndarray, np.ndarray]]:
+        fields = state.interior.copy()
+        each = interior_point.advance(fields, self.share, objective.threads)
+        curvatures, pulls = _summed(objective, each)
+        right, matrix = second_order.newton_system(
+            *_near(objective, state).rows,
+            *(pulls, curvatures, objective.n_weights, objective.threads),
+        )
+        return state._replace(interior=fields), (matrix, right)
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictor:
+    """Computes the step to products of 0, given that of the weights and the intercept.
+
+    Answers with the ratio and the sums of `interior_point.predict`, and the corrector's right
+    sides.
+    """
+
+    step: np.ndarray
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[Largest, np.ndarray, np.ndarray, np.ndarray]]:
+        objective = _near(objective, state)
+        fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
+        pulls, (ratio, *sums) = interior_point.predict(
+            fields, _repeated(objective, changes), float(self.step[-1]), objective.threads
+        )
+        centring, products = (_sums(objective, each) for each in _summed(objective, pulls))
+        answer = Largest(float(ratio)), np.array(sums), centring, products
+        return state._replace(interior=fields), answer
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrector:
+    """Computes the step to products of `target`; answers with the ratio and sums of `correct`."""
+
+    step: np.ndarray
+    target: float
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[Largest, np.ndarray]]:
+        objective = _near(objective, state)
+        fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
+        changes = _repeated(objective, changes)
+        ratio, *sums = interior_point.correct(
+            fields, changes, float(self.step[-1]), self.target, objective.threads
+        )
+        return state._replace(interior=fields), (Largest(float(ratio)), np.array(sums))
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """All of a step at once, of few dense rows in this process, whose variables it changes.
+
+    Answers with the step of u and the ratio and sums of `correct`; or with nothing, if the Newton
+    system is not positive definite.
+
+    Attributes
+    ----------
+    u : ndarray, shape (n_weights + 1,)
+    share, products, total : float
+        See `interior_point.step`.
+    """
+
+    u: np.ndarray
+    share: float
+    products: float
+    total: float
+
+    @staticmethod
+    def applies(objective: Objective) -> bool:
+        """Whether the objective's rows, if it has any, are few and dense."""
+        data, _, _, dense = objective.rows
+        return data.size == 0 and 0 < dense.size <= FEW
+
+    def __call__(
+        self, objective: Objective, state: RowState
+    ) -> tuple[RowState, tuple[np.ndarray, float, np.ndarray] | None]:
+        X, step = objective.rows[3].astype(np.float64, copy=False), self.u.copy()
+        numbers = interior_point.step(
+            *(X, state.interior, step, objective.l2, objective.intercept),
+            *(self.share, self.products, self.total),
+        )
+        return state, None if numbers is None else (step, float(numbers[0]), numbers[1:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """Has the dual variables certified after a share of the last step, at weights w.
+
+    Answers with `rows.dual_residual` if there is an intercept, else with X^T of the weighted dual
+    variables.
+    """
+
+    w: np.ndarray
+    share: float
+
+    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Any]:
+        examples, fields = state.examples, state.interior
+        dual = fields[FIELD["dual"]] + self.share * fields[FIELD["dual_step"]]
+        dual, weight = _summed(objective, dual), examples["weight"]
+        if state.near is not None:
+            others = state.near.duals.copy()
+            others[state.near.at] = dual
+            dual = others
+        inside = objective.phi.clip_duals(dual, examples["y"])
+        state = state._replace(
+            wx=objective.predictions(self.w),
+            certified=np.where(weight > 0, inside, state.a),
+        )
+        if objective.intercept:
+            return state, dual_residual(objective, state)
+        return state, _sums(objective, weight * state.certified)

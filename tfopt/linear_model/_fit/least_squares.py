@@ -1,0 +1,248 @@
+"""Least squares along a path of l1 and l2: sums over the rows, taken once, serve every solution.
+
+The losses are a quadratic function of the weights and the intercept. Where it comes from, the
+moments of the rows, those of the samples of a fold can be subtracted.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt.kernels.linear import second_order
+from tfopt.linear_model._fit import rows
+from tfopt.linear_model._fit.certificate import Certificate, scaled_gap
+from tfopt.linear_model._fit.lanes import lane_predictions, lane_sums
+from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
+from tfopt.linear_model._fit.objective import InitialPoint, Objective, Rows
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.quadratic_model import minimize_model, without_intercept
+from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model._fit.rows import RowState
+
+__all__ = ["LeastSquares", "Moments", "paths_of_targets", "residuals"]
+
+#: Sweeps end when they lower the model by less than this times the objective and the square of
+#: the largest relative gap; and while the gap is larger than that, by less than so many times less.
+PRECISION, MORE_PRECISE = 0.1, 1e-3
+#: How often that is tried, and how often the losses are computed anew at a solution where the
+#: rounding of their model is too much.
+ROUNDS, CENTRES = 3, 3
+#: That of one operation.
+ROUNDING = float(np.finfo(float).eps)
+
+
+class Moments(NamedTuple):
+    """The squared losses of rows at a point, and their derivatives by weights and intercept.
+
+    Attributes
+    ----------
+    losses : float
+    gradient : ndarray, shape (n_weights + 1,)
+        The intercept is last.
+    hessian : ndarray, shape (n_weights + 1, n_weights + 1)
+    norms : ndarray, shape (n_weights,)
+        Of the columns of all rows of which these are a part.
+    n_rows : int
+        Of all these rows, too; and half the square of the norm of their residuals.
+    total : float
+    """
+
+    losses: float
+    gradient: np.ndarray
+    hessian: np.ndarray
+    norms: np.ndarray
+    n_rows: int
+    total: float
+
+    @classmethod
+    def of(cls, objective: Objective, examples: np.ndarray, bias: float) -> Moments:
+        """Return the moments of rows at the weights 0 and an intercept."""
+        state, w = RowState.initial(examples), np.zeros(objective.n_weights)
+        state, losses, _ = rows.tangents(objective, state, w, bias, False)
+        gradient, hessian = rows.newton_system(objective, state)
+        norms = np.sqrt(np.diagonal(hessian)[:-1])
+        return cls(losses, gradient, hessian, norms, len(examples), losses)
+
+    def without(self, part: Moments) -> Moments:
+        """Return those of the other rows, at the same point."""
+        return self._replace(
+            losses=max(self.losses - part.losses, 0.0),
+            gradient=self.gradient - part.gradient,
+            hessian=self.hessian - part.hessian,
+        )
+
+
+class LeastSquares:
+    """The solutions of one problem with the squared loss, for several l1 and l2.
+
+    Parameters
+    ----------
+    objective : Objective
+        Its penalties are not used, and its rows only where rounding is too much for the moments.
+    initial : InitialPoint
+    plan : Plan
+    moments : Moments, optional
+        At the initial intercept, if they are known; the objective has no rows then.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        initial: InitialPoint,
+        plan: Plan,
+        moments: Moments | None = None,
+    ) -> None:
+        self.objective, self.plan, self.number = objective, plan, 0
+        self._initial, self._has_rows = initial, moments is None
+        if moments is None:
+            moments = Moments.of(objective, initial.examples(), initial.bias)
+        self.moments = moments
+        self._norms, self._n_rows = moments.norms, moments.n_rows
+        self._matrix, self._column, self._share = without_intercept(
+            moments.hessian, objective.intercept
+        )
+        self._curvatures, self._penalized = np.diagonal(self._matrix).copy(), self._matrix.copy()
+        self._factors: dict[float, np.ndarray] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin at the weights 0."""
+        moments, zero = self.moments, np.zeros(self.objective.n_weights)
+        self._size, self._is_centred = math.sqrt(2 * moments.total), False
+        self._move(zero, self._initial.bias, moments.losses, moments.gradient)
+        self._w, self._slopes, self._value = zero, self._gradient, self._least
+
+    def of_target(self, initial: InitialPoint, losses: float, gradient: np.ndarray) -> LeastSquares:
+        """Return the path of another target of these rows, which shares the matrices."""
+        path = copy.copy(self)
+        path.number += 1
+        path.moments = self.moments._replace(losses=losses, gradient=gradient, total=losses)
+        path._initial = initial
+        path._begin()
+        return path
+
+    def without(self, held: Rows, y: np.ndarray, weight: np.ndarray) -> LeastSquares:
+        """Return the path for the other rows."""
+        initial = InitialPoint(
+            y, weight, self._initial.curvature, np.zeros(len(y)), self._initial.bias
+        )
+        objective = self.objective._replace(rows=held)
+        part = Moments.of(objective, initial.examples(), initial.bias)
+        return LeastSquares(self.objective, self._initial, self.plan, self.moments.without(part))
+
+    def _move(self, w: np.ndarray, bias: float, losses: float, gradient: np.ndarray) -> None:
+        """Have the model around a point, with the best intercept for it."""
+        change = -self._share * gradient[-1]
+        self._centre, self._bias = w, bias + float(change)
+        self._gradient = gradient[:-1] + self._column * change
+        self._least = max(losses + float(change * gradient[-1]) / 2, 0.0)
+
+    def solve(self, l1: float, l2: float, options: Parameters) -> SolverResult | None:
+        """Return the solution for an l1 and l2, sought from the last one.
+
+        None: rounding is too much for the tolerance.
+        """
+        objective = self.objective._replace(l1=l1, l2=l2)
+        monitor = ConvergenceMonitor(options, self.plan, self.number)
+        for _ in range(CENTRES):
+            point = self._minimum(objective, options.tol)
+            if point is not None and not point.relative_gap <= options.tol:
+                point = self._centred(objective, point)
+            if point is None:
+                return None
+            if point.relative_gap <= options.tol:
+                monitor.update_step(point)
+                return monitor.result()
+        return None
+
+    def _minimum(self, objective: Objective, tol: float) -> Certificate | None:
+        """Return about the minimum of the model."""
+        A, l1, l2 = self._penalized, objective.l1, objective.l2
+        np.einsum("ii->i", A)[:] = self._curvatures + l2
+        precision, point = PRECISION * tol * tol, None
+        for _ in range(ROUNDS):
+            w, left = self._w.copy(), self._slopes + l2 * self._w
+            if l1 == 0:
+                known = self._factors.get(l2)
+                factor = A.copy() if known is None else known
+                if not second_order.solve(factor, left, known is not None):
+                    return None
+                if known is None:
+                    self._factors.clear()
+                    self._factors[l2] = factor
+                w -= left
+            else:
+                minimize_model(A, left, w, l1, precision * self._value)
+            point = self._certificate(objective, w)
+            if point.relative_gap <= tol:
+                break
+            precision *= MORE_PRECISE
+        return point
+
+    def _certificate(self, objective: Objective, w: np.ndarray) -> Certificate:
+        """Go to weights, and return a bound of their gap, without a pass over the rows.
+
+        The dual variables are minus the residuals, whose sum is 0, or a multiple of these. Bounds
+        of the model's rounding errors, which grow with the number of rows as those of all sums do,
+        are added to the gap: but not where the losses have just been computed.
+        """
+        step = w - self._centre
+        moved = np.flatnonzero(step)
+        some = step[moved]
+        slopes = self._gradient + np.add.reduce(self._matrix[moved] * some[:, None], axis=0)
+        losses = max(self._least + weighted_sum(step, self._gradient + slopes) / 2, 0.0)
+        size = self._size + weighted_sum(np.abs(step), self._norms)
+        error = 0.0 if self._is_centred and not moved.size else ROUNDING * self._n_rows * size
+        apart, scale = scaled_gap(objective, w, losses, -slopes, error * self._norms)
+        gap = max(apart + (1 - scale) ** 2 * losses, 0.0) + 2 * error * size
+        bias = self._bias - self._share * weighted_sum(self._column, step)
+        self._w, self._slopes, self._value = w, slopes, losses + objective.penalty(w)
+        return Certificate(w, bias, self._value, gap)
+
+    def _centred(self, objective: Objective, point: Certificate) -> Certificate | None:
+        """Have the model around a point, and return its certificate; None without rows."""
+        if not self._has_rows:
+            return None
+        state = RowState.initial(self._initial.examples())
+        state, losses, _ = rows.tangents(objective, state, point.w, point.bias, False)
+        gradient = rows.gradient(objective, state, state.factors())
+        self._move(point.w, point.bias, losses, gradient)
+        self._size, self._is_centred = math.sqrt(2 * losses), True
+        return self._certificate(objective, point.w)
+
+
+def paths_of_targets(
+    objective: Objective, points: Sequence[InitialPoint], plan: Plan
+) -> list[LeastSquares]:
+    """Return the paths of several targets of the same rows, for one Gram matrix."""
+    paths = [LeastSquares(objective, points[0], plan)]
+    if len(points) == 1:
+        return paths
+    apart = np.array([point.bias - point.y for point in points[1:]])
+    slopes = points[0].weight * apart
+    gradients = np.empty((len(slopes), objective.n_weights + 1))
+    gradients[:, :-1] = lane_sums(objective.rows, slopes, objective.n_weights)
+    gradients[:, -1] = np.add.reduce(slopes, axis=1)
+    losses = np.add.reduce(slopes * apart, axis=1) / 2
+    for point, each, gradient in zip(points[1:], losses.tolist(), gradients, strict=True):
+        paths.append(paths[-1].of_target(point, each, gradient))
+    return paths
+
+
+def residuals(
+    objective: Objective, points: Sequence[InitialPoint], found: Sequence[Certificate]
+) -> np.ndarray:
+    """Return the dual variables without l1: the residuals, of sum 0 if there is an intercept."""
+    duals = -lane_predictions(objective.rows, np.array([each.w for each in found]))
+    for a, point, each in zip(duals, points, found, strict=True):
+        a += point.y - each.bias
+        if objective.intercept:
+            a -= weighted_sum(point.weight, a) / point.weight.sum()
+        a[point.weight == 0] = 0.0
+    return duals

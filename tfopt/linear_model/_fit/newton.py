@@ -1,0 +1,392 @@
+"""Newton's method with a backtracking line search, for smooth losses.
+
+The direction is found by Cholesky factorization, or by preconditioned conjugate gradients; with l1,
+by coordinate descent on the quadratic model and the penalty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt.kernels.linear import second_order
+from tfopt.linear_model._fit.certificate import (
+    Certificate,
+    certify_steps,
+    certify_tangents,
+    estimate_from_gradient,
+    estimate_from_step,
+)
+from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradient_directions
+from tfopt.linear_model._fit.design import Design, NewtonSystem, Point, Tangents
+from tfopt.linear_model._fit.features import working_set
+from tfopt.linear_model._fit.monitor import ConvergenceMonitor
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.quadratic_model import ModelMatrix
+from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model._fit.steps import Steps
+
+__all__ = [
+    "Move",
+    "Newton",
+    "Origin",
+    "armijo_holds",
+    "line_search",
+    "newton_steps",
+    "penalized",
+    "promised_decrease",
+    "proximal_step",
+    "solve_newton_system",
+    "working_set_steps",
+]
+
+#: Up to this relative gap a Hessian serves a second step.
+NEAR = 1e-2
+#: What the last sweep for a direction with l1 may lower the model by, relative to a Newton step of
+#: each weight alone.
+PRECISION = 1e-20
+#: The sizes of working sets where Hessians are long messages: at least the one, twice the number of
+#: weights that are not 0, and at most the other.
+SMALLEST_SET, LARGEST_SET = 64, 512
+#: A predicted decrease below this share of the objective is rounding.
+MIN_DECREASE = 1e-16
+#: The relative rounding error of the objective, which has parts larger than itself.
+OBJECTIVE_ROUNDING = 1e-12
+
+
+class Origin(NamedTuple):
+    """Where a whole step started from that solves Newton's system.
+
+    Attributes
+    ----------
+    w, bias
+        The point.
+    weights : ndarray, shape (n_weights,)
+        The unshrunk weights of the step's dual variables.
+    """
+
+    w: np.ndarray
+    bias: float
+    weights: np.ndarray
+
+
+class Move(NamedTuple):
+    """Where a step has led.
+
+    Attributes
+    ----------
+    point : Point
+    tangents : Tangents
+        The losses there.
+    origin : Origin or None
+        If the step's dual variables can be certified.
+    """
+
+    point: Point
+    tangents: Tangents
+    origin: Origin | None
+
+
+class Newton(Steps):
+    """The steps of Newton's method for several problems that share their rows.
+
+    Where one fails, visits go on from where they stopped.
+
+    Parameters
+    ----------
+    objective : Objective
+        Its rows are not used.
+    design : Design
+    """
+
+    def __init__(self, objective: Objective, design: Design) -> None:
+        self.objective, self.design = objective, design
+        self._points: dict[int, Point] = {}
+        self._last_points: dict[int, Point] = {}
+        self._origins: dict[int, Origin] = {}
+        self._moves: dict[int, Move] = {}
+        self._systems: dict[int, NewtonSystem] = {}
+
+    @property
+    def active(self) -> Collection[int]:
+        return self._points.keys()
+
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        self._points[problem] = w, bias
+
+    def end(self, problem: int) -> None:
+        for part in (self._points, self._origins, self._moves):
+            part.pop(problem, None)
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        tangents = self._tangents()
+        far = [k for k, each in tangents.items() if not math.isfinite(each.losses)]
+        for k in [k for k in far if monitors[k].is_tentative]:  # a warm start that is of no use
+            far.remove(k)
+            del tangents[k], self._points[k]
+        if far:
+            self._points |= {k: (np.zeros_like(self._points[k][0]), 0.0) for k in far}
+            tangents |= self.design.tangents({k: self._points[k] for k in far})
+        return self._certified(tangents, monitors)
+
+    def _tangents(self) -> dict[int, Tangents]:
+        """Return the tangents at the points, and restore their steps."""
+        points, origins = self._points, self._origins
+        new = {k: point for k, point in points.items() if k not in self._moves}
+        starts = {k: (origins[k].w, origins[k].bias) for k in new if k in origins}
+        if starts:
+            self.design.tangents(starts)
+            ends = self.design.tangents({k: new[k] for k in starts}, after_steps=True)
+            self._moves |= {k: Move(new[k], ends[k], origins[k]) for k in starts}
+        tangents = {k: move.tangents for k, move in self._moves.items()}
+        return tangents | self.design.tangents({k: new[k] for k in new if k not in starts})
+
+    def _certified(
+        self, tangents: Mapping[int, Tangents], monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        """Certify points that may be near enough, by the step that led there where there is one."""
+        objective, design, points = self.objective, self.design, self._points
+        weights = {k: origin.weights for k, origin in self._origins.items()}
+        estimates = {
+            k: estimate_from_step(objective, points[k], tangents[k], v) for k, v in weights.items()
+        }
+        due = {k: points[k] for k in estimates if monitors[k].should_certify_step(estimates[k])}
+        certified = certify_steps(objective, design, due, tangents, weights)
+        rest = {k for k in points if k in due or k not in estimates} - set(certified)
+        due = {k: points[k] for k in rest if monitors[k].must_certify}
+        self._systems = dict(design.newton_systems([k for k in rest if k not in due]))
+        for k, (gradient, _) in self._systems.items():
+            estimates[k] = estimate_from_gradient(objective, points[k], tangents[k], gradient)
+            if monitors[k].should_certify_step(estimates[k]):
+                due[k] = points[k]
+        return estimates, certified | certify_tangents(objective, design, due, tangents)
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        objective, design, points = self.objective, self.design, self._points
+        near = {k for k in self._origins if k in going and going[k].relative_gap <= NEAR}
+        unknown = [k for k in going if k not in self._systems]
+        systems = self._systems | dict(design.newton_systems(unknown, near))
+        moved = newton_steps(objective, design, going, systems)
+        if left := {k: going[k] for k in near if k not in moved}:  # the last Hessian did not do
+            design.tangents({k: points[k] for k in left})
+            moved |= newton_steps(objective, design, left, design.newton_systems(left))
+        self._points = {k: move.point for k, move in moved.items()}
+        self._origins = {k: move.origin for k, move in moved.items() if move.origin is not None}
+        self._moves, self._last_points = moved, points
+        return [k for k in going if k not in moved]
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        points = {k: self._last_points[k] for k in problems}
+        if not points:
+            return {}
+        return certify_tangents(self.objective, self.design, points, self.design.tangents(points))
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "newton_points": {
+                str(k): {"w": w, "bias": bias} for k, (w, bias) in self._points.items()
+            },
+            "newton_origins": {str(k): each._asdict() for k, each in self._origins.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._points = {
+            int(k): (point["w"], point["bias"]) for k, point in state["newton_points"].items()
+        }
+        self._origins = {int(k): Origin(**each) for k, each in state["newton_origins"].items()}
+
+
+def newton_steps(
+    objective: Objective,
+    design: Design,
+    certificates: Mapping[int, Certificate],
+    systems: Mapping[int, NewtonSystem],
+) -> dict[int, Move]:
+    """Take a Newton step for each of some problems, with a backtracking line search.
+
+    Parameters
+    ----------
+    objective : Objective
+    design : Design
+    certificates : dict of Certificate
+        Of the points to start from, whose tangents are the design's last.
+    systems : dict of tuple
+        The gradients and Hessians there, without the penalty.
+
+    Returns
+    -------
+    dict of Move
+        To the points of the design's last tangents; without the problems whose line search
+        failed, whatever the direction.
+    """
+    gradients = {}
+    for k, point in certificates.items():
+        gradients[k] = gradient = systems[k][0].copy()
+        gradient[:-1] += objective.l2 * point.w
+        if not objective.intercept:
+            gradient[-1] = 0.0
+    forms_hessian = design.plan.forms_hessian
+    moved: dict[int, Move] = {}
+    if forms_hessian:
+        steps = {}
+        for k, point in certificates.items():
+            hessian = systems[k][1]
+            step = (
+                proximal_step(objective, hessian, gradients[k], point.w)
+                if objective.l1 > 0
+                else solve_newton_system(objective, hessian, gradients[k])
+            )
+            if step is not None:
+                steps[k] = step
+        solved = {k: _weights_after(objective, systems[k], step) for k, step in steps.items()}
+        moved = line_search(objective, design, certificates, gradients, steps, solved)
+    elif objective.l1 > 0:
+        steps = working_set_steps(objective, design, certificates, gradients)
+        moved = line_search(objective, design, certificates, gradients, steps)
+    if objective.l1 > 0:
+        return moved
+    rest = [k for k in certificates if k not in moved]
+    if rest:
+        hessians = {k: systems[k][1] for k in rest}
+        steps = conjugate_gradient_directions(
+            objective,
+            hessians,
+            {k: gradients[k] for k in rest},
+            # the line search has moved on: only the matrix is left
+            _products_with(hessians) if forms_hessian else design.hessian_products,
+        )
+        moved |= line_search(objective, design, certificates, gradients, steps)
+    return moved
+
+
+def _weights_after(objective: Objective, system: NewtonSystem, step: np.ndarray) -> np.ndarray:
+    """Return the unshrunk weights of a step's dual variables: -(gradient + H s) / l2."""
+    gradient, hessian = system
+    weights: np.ndarray = -(gradient + np.add.reduce(hessian * step, axis=1))[:-1] / objective.l2
+    return weights
+
+
+def _products_with(
+    hessians: Mapping[int, np.ndarray],
+) -> Callable[[Mapping[int, np.ndarray]], dict[int, np.ndarray]]:
+    return lambda vectors: {k: np.sum(hessians[k] * s, axis=1) for k, s in vectors.items()}
+
+
+def solve_newton_system(
+    objective: Objective, hessian: np.ndarray, gradient: np.ndarray
+) -> np.ndarray | None:
+    """Solve (H + l2) s = -gradient, intercept last; None if H is not numerically positive definite.
+
+    H is the Hessian of the sum of the losses.
+    """
+    step = -gradient
+    return step if second_order.solve(penalized(objective, hessian), step) else None
+
+
+def penalized(objective: Objective, hessian: np.ndarray) -> np.ndarray:
+    """Return the Hessian of losses and l2 penalty; the intercept is separate if there is none."""
+    H = hessian.copy()
+    np.einsum("ii->i", H)[: objective.n_weights] += objective.l2
+    if not objective.intercept:
+        H[-1] = H[:, -1] = 0
+        H[-1, -1] = 1
+    return H
+
+
+def proximal_step(
+    objective: Objective, hessian: np.ndarray, gradient: np.ndarray, w: np.ndarray
+) -> np.ndarray:
+    """Minimize g.s + s.(H + l2) s / 2 + l1 * |w + s|_1 by coordinate descent; intercept last.
+
+    (A proximal Newton step: Lee, Sun, Saunders, 2014.)
+    """
+    model, g = ModelMatrix.of(objective, hessian), gradient[:-1]
+    tolerance = PRECISION * weighted_sum(g, g / np.diagonal(model.A))
+    moved, _, bias_step = model.minimum(w, g, float(gradient[-1]), objective.l1, tolerance)
+    return np.append(moved - w, bias_step)
+
+
+def working_set_steps(
+    objective: Objective,
+    design: Design,
+    certificates: Mapping[int, Certificate],
+    gradients: Mapping[int, np.ndarray],
+) -> dict[int, np.ndarray]:
+    """Return proximal Newton steps over the weights of working sets, whose Hessians are formed."""
+    working = {}
+    for k, point in certificates.items():
+        size = max(SMALLEST_SET, 2 * int(np.count_nonzero(point.w)))
+        working[k] = working_set(point.w, gradients[k][:-1], objective.l1, min(size, LARGEST_SET))
+    steps = {}
+    for k, hessian in design.hessians_of(working).items():
+        chosen, w = working[k], certificates[k].w
+        some = objective._replace(n_weights=chosen.size)
+        at = np.append(chosen, w.size)  # the intercept is last
+        steps[k] = np.zeros(w.size + 1)
+        steps[k][at] = proximal_step(some, hessian, gradients[k][at], w[chosen])
+    return steps
+
+
+def line_search(
+    objective: Objective,
+    design: Design,
+    certificates: Mapping[int, Certificate],
+    gradients: Mapping[int, np.ndarray],
+    steps: Mapping[int, np.ndarray],
+    solved: Mapping[int, np.ndarray] | None = None,
+) -> dict[int, Move]:
+    """Halve steps until the Armijo condition holds, or the predicted decrease is mere rounding.
+
+    `solved` are the unshrunk weights of the steps' dual variables, if they solve their systems.
+    """
+    promised = {
+        k: promised_decrease(objective, certificates[k].w, gradients[k], step)
+        for k, step in steps.items()
+    }
+    moved, share = {}, 1.0
+    pending = [k for k in steps if math.isfinite(promised[k])]
+    while pending:
+        points = {
+            k: (
+                certificates[k].w + share * steps[k][:-1],
+                certificates[k].bias + share * float(steps[k][-1]),
+            )
+            for k in pending
+        }
+        for k, tangents in design.tangents(
+            points, after_steps=solved is not None and share == 1
+        ).items():
+            point, (w, _) = certificates[k], points[k]
+            value = tangents.losses + objective.penalty(w)
+            if armijo_holds(point, value, share * promised[k]):
+                origin = None
+                if solved is not None and share == 1:
+                    origin = Origin(point.w, point.bias, solved[k])
+                moved[k] = Move(points[k], tangents, origin)
+            if k in moved or not share * promised[k] > MIN_DECREASE * point.objective:
+                pending.remove(k)
+        share /= 2
+    return moved
+
+
+def promised_decrease(
+    objective: Objective, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
+) -> float:
+    """Return by how much a step lowers the objective to first order, l1 aside."""
+    promised = -weighted_sum(gradient, step)
+    if objective.l1 > 0:
+        promised += objective.l1 * float(np.add.reduce(np.abs(w) - np.abs(w + step[:-1])))
+    return promised
+
+
+def armijo_holds(point: Certificate, value: float, promised: float) -> bool:
+    """Whether the Armijo condition holds: a sufficient share of the predicted decrease.
+
+    Rounding is allowed for: the certificate then shows whether the step was good.
+    """
+    return value <= point.objective - 1e-4 * promised + OBJECTIVE_ROUNDING * point.objective

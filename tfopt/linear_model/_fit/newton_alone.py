@@ -1,0 +1,202 @@
+"""Newton's method alone, for likelihoods without any penalty, or of classes with an offset.
+
+Without l2 the dual variables a have to satisfy X^T (weight * a) = 0, as their sum is 0 with an
+intercept. Minus the derivatives that a Newton step predicts do so: that is what its system says.
+What rounding leaves of it, and what a move into their range does, is counted to the gap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.linear import second_order, visits
+from tfopt.linear_model._fit import rows, work
+from tfopt.linear_model._fit.certificate import Certificate
+from tfopt.linear_model._fit.design import Point
+from tfopt.linear_model._fit.minimization import Minimization
+from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
+from tfopt.linear_model._fit.newton import armijo_holds, penalized
+from tfopt.linear_model._fit.objective import InitialPoint, Objective
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model._fit.solvers import CHOLESKY
+from tfopt.linear_model._fit.steps import Steps
+
+__all__ = ["solve_by_newton"]
+
+#: A predicted decrease below this share of the losses is rounding.
+MIN_DECREASE = 1e-16
+#: Dual variables are certified if making them feasible would cost at most this share of the gap, or
+#: this one of the losses.
+ROUNDING, LEAST = 1e-3, 2.0**-60
+
+
+def solve_by_newton(
+    objective: Objective, initial: InitialPoint, options: Parameters, number: int
+) -> tuple[SolverResult, np.ndarray]:
+    """Minimize the losses and the penalty of l2, without l1; return the dual variables, too.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If features depend on each other, or a line separates the classes: then no minimum is the
+        only one, or there is none.
+    """
+    step_polishes = work.hessian_work(objective) <= work.CHEAP
+    why = "with an offset" if objective.is_penalized else "without a penalty"
+    reason = f"{CHOLESKY}: {why} nothing else applies"
+    plan = Plan(CHOLESKY, CHOLESKY, reason, is_only=True, step_polishes=step_polishes)
+    steps = NewtonAlone(objective, rows.RowState.initial(initial.examples()))
+    minimization = Minimization(plan, steps, None, steps.keep_best, options, 1, number)
+    w = np.zeros(objective.n_weights) if initial.w is None else initial.w
+    minimization.begin_steps(0, w, initial.bias)
+    minimization.run()
+    return minimization.monitors[0].result(), steps.best
+
+
+class NewtonAlone(Steps):
+    """The steps of one problem, whose number is 0; each is certified where it has led.
+
+    Attributes
+    ----------
+    best : ndarray, shape (n_samples,)
+        The dual variables of the best certificate.
+    """
+
+    def __init__(self, objective: Objective, state: rows.RowState) -> None:
+        self.objective, self._state, self.best = objective, state, state.best
+        self._point: Point | None = None
+        self._losses, self._duals, self._moved = math.inf, state.best, False
+
+    @property
+    def active(self) -> Collection[int]:
+        return () if self._point is None else (0,)
+
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
+    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+        for point in ((w, bias), (np.zeros_like(w), 0.0)):
+            self._point = point
+            self._state, self._losses, _ = rows.tangents(self.objective, self._state, *point, False)
+            if math.isfinite(self._losses):
+                break
+
+    def look(
+        self, monitors: Sequence[ConvergenceMonitor]
+    ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
+        objective, weight = self.objective, self._state.examples["weight"]
+        assert self._point is not None
+        gradient, hessian = rows.newton_system(objective, self._state)
+        gradient[:-1] += objective.l2 * self._point[0]
+        if not objective.intercept:
+            gradient[-1] = 0.0
+        system, step = penalized(objective, hessian), -gradient
+        self._moved = second_order.solve(system.copy(), step)
+        if not self._moved:
+            if monitors[0].best is None:
+                raise InvalidArgumentError(
+                    "without a penalty the features, and a constant one for the intercept, must "
+                    "not depend on each other, nor be more than the samples with weight: these "
+                    "have no single minimum; set l2 above 0"
+                )
+            return {}, {}
+        share = self._line_search(step, -weighted_sum(gradient, step))
+        duals, state = self._state.step_duals, self._state
+        if not self._moved:  # at the minimum, but for rounding
+            change = objective.predictions(step[:-1]) + float(step[-1])
+            predicted = state.grad_pointwise + state.hess_pointwise * change
+            duals = np.divide(-predicted, weight, out=np.zeros_like(weight), where=weight > 0)
+        total = self._total(self._point, self._losses)
+        gap, self._duals = total, np.zeros_like(weight)  # of dual variables that are all 0
+        if not self._moved or share == 1:
+            # l2 * w - X^T (weight * duals), and minus the sum of weight * duals
+            left = gradient + np.add.reduce(system * step, axis=1)
+            left[:-1] -= 0.0 if self._moved else objective.l2 * step[:-1]
+            found, duals = _gap(objective, state, self._point, duals, left, np.diagonal(system))
+            if found < gap:
+                gap, self._duals = found, duals
+        return {}, {0: Certificate(*self._point, total, gap)}
+
+    def _total(self, point: Point, losses: float) -> float:
+        return losses + self.objective.penalty(point[0])
+
+    def _line_search(self, step: np.ndarray, promised: float) -> float:
+        """Take a step, halved until the losses fall; return the share of it that was taken."""
+        assert self._point is not None
+        (w, bias), here, share = self._point, self._state, 2.0
+        before = Certificate(w, bias, self._total((w, bias), self._losses), 0.0)
+        self._moved = False
+        while not self._moved and share / 2 * promised > MIN_DECREASE * before.objective:
+            share /= 2
+            to = w + share * step[:-1], bias + share * float(step[-1])
+            self._state, value, _ = rows.tangents(self.objective, here, *to, share == 1)
+            self._moved = armijo_holds(before, self._total(to, value), share * promised)
+        if self._moved:
+            self._point, self._losses = to, value
+        else:
+            self._state = here
+        return share
+
+    def step(self, going: Mapping[int, Certificate]) -> list[int]:
+        assert self._point is not None
+        if going and self.objective.phi.is_classification and not self.objective.is_penalized:
+            _refuse_separated(self._state, self._point[1])
+        return [] if self._moved else [0]
+
+    def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
+        return {}  # each point is certified
+
+    def end(self, problem: int) -> None:
+        self._point = None
+
+    def keep_best(self, problem: int) -> None:
+        """Keep the dual variables of the last certificate."""
+        self.best = self._duals
+
+
+def _gap(
+    objective: Objective,
+    state: rows.RowState,
+    point: Point,
+    duals: np.ndarray,
+    left: np.ndarray,
+    diagonal: np.ndarray,
+) -> tuple[float, np.ndarray]:
+    """Return the gap to predicted dual variables, and these in their range.
+
+    It is infinite if more than rounding is left of what they have to satisfy.
+    """
+    examples = state.examples
+    clipped, (w, bias) = objective.phi.clip_duals(duals, examples["y"]), point
+    if (clipped != duals).any():
+        moved = state._replace(certified=clipped)
+        clipped = rows.projected(objective, moved, rows.dual_residual(objective, moved)).certified
+        left = np.zeros(left.size)
+        visits.weights_of(*objective.rows, state.examples_with(clipped), left[:-1], 1.0)
+        left[:-1] -= objective.l2 * w
+        left[-1] = weighted_sum(examples["weight"], clipped) if objective.intercept else 0.0
+    free = slice(-1 if objective.l2 > 0 else 0, None)  # what has no penalty
+    losses, gap = objective.gaps(examples, clipped, state.wx, bias)
+    # of moving them so that nothing is left
+    cost = weighted_sum(np.square(left[free]), 1 / diagonal[free]) / 2
+    if cost > ROUNDING * gap + LEAST * losses:
+        return math.inf, clipped
+    gap = (math.sqrt(gap) + math.sqrt(cost)) ** 2
+    gap += float(np.abs(left[free]) @ np.abs(np.append(w, bias))[free])
+    if objective.l2 > 0:
+        gap += float(np.square(left[:-1]).sum()) / (2 * objective.l2)
+    return gap, clipped
+
+
+def _refuse_separated(state: rows.RowState, bias: float) -> None:
+    """Raise InvalidArgumentError if all samples with weight are on the right side."""
+    margins = state.examples["y"] * (state.wx + bias)
+    if margins[state.examples["weight"] > 0].min() > 0:
+        raise InvalidArgumentError(
+            "without a penalty there is no minimum: these weights separate the classes, and larger "
+            "ones always have smaller losses; set l2 above 0"
+        )

@@ -1,0 +1,184 @@
+"""Newton's method along a path of l2 penalties: what is known of the losses serves all of them.
+
+The losses at a point, their gradient and the dual variables do not depend on l2: the solution for
+one l2 has a certificate for the next without a pass over the rows, and the first step from there
+takes the last Hessian. (`least_squares` is for the squared loss.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt.linear_model._fit import rows
+from tfopt.linear_model._fit.certificate import Certificate, assemble
+from tfopt.linear_model._fit.design import MemoryDesign, Point
+from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
+from tfopt.linear_model._fit.newton import line_search, solve_newton_system
+from tfopt.linear_model._fit.objective import InitialPoint, Objective
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.reductions import weighted_sum
+
+__all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]
+
+
+class FeasibleDuals(NamedTuple):
+    """The examples' part of the gap, or a bound of it, and X^T (weight * a)."""
+
+    gap: float
+    x_duals: np.ndarray
+
+
+def shifted_duals(
+    gradient: np.ndarray, bends: np.ndarray, others: np.ndarray, column: np.ndarray
+) -> FeasibleDuals | None:
+    """Make the sum of the dual variables 0 without a pass over the rows.
+
+    They are minus the losses' derivatives, plus a multiple of second derivatives, perhaps those at
+    another point. The loss bounds the gaps of moved dual variables (`bounds_moves`).
+
+    Parameters
+    ----------
+    gradient : ndarray, shape (n_weights + 1,)
+        Of the losses; the intercept is last.
+    bends, others : ndarray, shape (n_examples,)
+        The weighted second derivatives at this point, and those to be added.
+    column : ndarray, shape (n_weights + 1,)
+        The latter times the features, and their sum.
+
+    Returns
+    -------
+    FeasibleDuals or None
+        None if these might be too far away to be dual variables.
+    """
+    share = gradient[-1] / column[-1]
+    with np.errstate(divide="ignore", over="ignore"):
+        changes = np.divide(others, bends, out=np.zeros_like(bends), where=others > 0)
+    if not abs(share) * changes.max() <= 1:
+        return None
+    gap = share * share * weighted_sum(others, changes)
+    return FeasibleDuals(gap, share * column[:-1] - gradient[:-1])
+
+
+def secant_update(hessian: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Return a Hessian that tells how the gradient has changed along a step (BFGS)."""
+    product = np.sum(hessian * step, axis=1)
+    before, after = weighted_sum(step, product), weighted_sum(step, change)
+    if not (before > 0 and after > 0):
+        return hessian
+    updated: np.ndarray = hessian - np.outer(product, product) / before
+    updated += np.outer(change, change) / after
+    return updated
+
+
+class NewtonPath:
+    """The solutions of one problem for several l2.
+
+    Parameters
+    ----------
+    objective : Objective
+        Of a smooth loss but the squared one, without l1; its l2 is not used.
+    initial : InitialPoint
+    plan : Plan
+    number : int, optional
+        Of the problem, for the history.
+    """
+
+    def __init__(
+        self, objective: Objective, initial: InitialPoint, plan: Plan, number: int = 0
+    ) -> None:
+        self.objective = objective._replace(l2=1.0)
+        self.plan, self.number = plan, number
+        examples = initial.examples()
+        self._design = MemoryDesign(self.objective, [examples], plan, lambda _: initial.a)
+        self._factors = self._design.states[0].factors()
+        self._hessian: np.ndarray | None = None
+        start = np.zeros(objective.n_weights), initial.bias
+        self._move(start, self._design.tangents({0: start})[0].losses)
+
+    def _move(self, point: Point, losses: float) -> None:
+        """Note that the design has moved to a point."""
+        (self._w, self._bias), self._losses = point, losses
+        self._gradient = rows.gradient(self.objective, self._design.states[0], self._factors)
+        self._duals: FeasibleDuals | None = None
+
+    @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
+    def solve(self, l1: float, l2: float, options: Parameters) -> SolverResult | None:
+        """Return the solution for an l2, sought from the last one; None if no step leads there.
+
+        l1 is 0.
+        """
+        objective = self.objective._replace(l2=l2)
+        monitor = ConvergenceMonitor(options, self.plan, self.number)
+        is_first = True
+        while True:
+            point = self._certificate(objective)
+            if self._duals is None and monitor.should_certify_step(point):
+                self._duals = self._feasible_duals()
+                point = self._certificate(objective)
+            if self._duals is None:
+                monitor.skip_step(point)
+            else:
+                monitor.update_step(point)
+            if monitor.is_done:
+                return monitor.result()
+            if not self._step(objective, point, reuse=is_first):
+                return None
+            is_first = False
+
+    def _certificate(self, objective: Objective) -> Certificate:
+        """Return the certificate of the current point; its gap is an estimate without duals."""
+        gap, x_duals = self._duals or FeasibleDuals(0.0, -self._gradient[:-1])
+        v = x_duals / objective.l2
+        return assemble(objective, self._w, self._bias, v, self._losses, gap)
+
+    def _feasible_duals(self) -> FeasibleDuals:
+        """Return minus the losses' derivatives, made feasible for an intercept."""
+        if not self.objective.intercept:
+            return FeasibleDuals(0.0, -self._gradient[:-1])
+        if self._hessian is not None and self.objective.phi.bounds_moves:
+            bends = self._design.states[0].hess_pointwise
+            duals = shifted_duals(self._gradient, bends, self._bends, self._column)
+        else:
+            duals = None
+        return duals or self._projected_duals()
+
+    def _projected_duals(self) -> FeasibleDuals:
+        """Make the sum of the duals 0 by a pass over the rows."""
+        return FeasibleDuals(*self._design.tangent_gaps({0: self._bias})[0])  # l2 is 1
+
+    def _step(self, objective: Objective, point: Certificate, *, reuse: bool) -> bool:
+        """Take a Newton step, perhaps with an earlier Hessian; return whether it succeeds."""
+        gradient = self._penalized_gradient(objective)
+        if reuse and self._hessian is not None:
+            if self._descend(objective, point, gradient):
+                return True
+            self._design.tangents({0: (self._w, self._bias)})  # not where the step led
+        self._form_hessian()
+        return self._descend(objective, point, gradient)
+
+    def _form_hessian(self) -> None:
+        state = self._design.states[0]
+        _, self._hessian = rows.newton_system(self.objective, state)
+        self._bends, self._column = state.hess_pointwise, self._hessian[-1]
+
+    def _penalized_gradient(self, objective: Objective) -> np.ndarray:
+        gradient = self._gradient.copy()
+        gradient[:-1] += objective.l2 * self._w
+        if not objective.intercept:
+            gradient[-1] = 0.0
+        return gradient
+
+    def _descend(self, objective: Objective, point: Certificate, gradient: np.ndarray) -> bool:
+        assert self._hessian is not None
+        step = solve_newton_system(objective, self._hessian, gradient)
+        steps = {} if step is None else {0: step}
+        moved = line_search(objective, self._design, {0: point}, {0: gradient}, steps)
+        for move in moved.values():
+            last = np.append(self._w, self._bias), self._gradient
+            self._move(move.point, move.tangents.losses)
+            now = np.append(self._w, self._bias), self._gradient
+            self._hessian = secant_update(self._hessian, now[0] - last[0], now[1] - last[1])
+        return bool(moved)

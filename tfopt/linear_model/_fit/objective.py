@@ -1,0 +1,174 @@
+"""The objective to be minimized: rows, loss, penalties and intercept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from tfopt.kernels.arrays import csr
+from tfopt.kernels.linear import second_order, visits
+from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.losses import loss_named
+from tfopt.linear_model.validation import checked_sparse
+
+__all__ = ["NO_ROWS", "InitialPoint", "Objective", "Rows", "as_rows", "dual_point"]
+
+#: Features as the kernels take them: data, indices, indptr, dense.
+Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+NO_ROWS: Rows = np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int32), np.zeros((0, 0))
+
+
+def as_rows(X: Any) -> Rows:
+    """Return an array or a CSR matrix as data, indices, indptr and a dense block, without copies.
+
+    Exceptions, which are copied: matrices with duplicate entries, or with index arrays of two
+    dtypes.
+    """
+    if not sparse.issparse(X):
+        return np.zeros(0, X.dtype), np.zeros(0, np.int32), np.zeros(len(X) + 1, np.int32), X
+    # arrays from a message may be misaligned
+    indices, indptr = (np.require(part, requirements="A") for part in (X.indices, X.indptr))
+    if not csr.ascends(indices, indptr.astype(np.int64)):
+        X = checked_sparse(X, own=True).copy()
+        X.sum_duplicates()
+        indices, indptr = X.indices, X.indptr
+    if indices.dtype != indptr.dtype or indices.dtype not in (np.int32, np.int64):
+        indices, indptr = indices.astype(np.int64), indptr.astype(np.int64)
+    return X.data, indices, indptr, np.zeros((X.shape[0], 0), X.dtype)
+
+
+class Objective(NamedTuple):
+    """The primal objective: sum of weight * phi(x . w + b; y), + l1 * |w|_1 + l2 / 2 * |w|**2.
+
+    Labels and sample weights are passed to its methods, so that several classes can share the rows.
+    Losses phi are shifted to a minimum of 0: the Poisson loss is half the deviance.
+
+    Attributes
+    ----------
+    rows : tuple of ndarray
+        The features, as the kernels take them: data, indices, indptr, dense.
+    n_weights : int
+    loss : str
+    parameter : float
+        That of the loss, if it has one.
+    l1, l2 : float
+    intercept : bool
+        Whether there is an intercept b, which is not penalized; otherwise b = 0.
+    threads : int
+        The largest number of threads; 0: that of `tfopt.threads`.
+    offset : ndarray, shape (n_examples,), or None
+        What is added to x . w + b of each example; `newton_alone` alone knows of it.
+    """
+
+    rows: Rows
+    n_weights: int
+    loss: str
+    parameter: float
+    l1: float
+    l2: float
+    intercept: bool
+    threads: int
+    offset: np.ndarray | None = None
+
+    @property
+    def phi(self) -> PointwiseLoss:
+        """The loss as functions of arrays, and what the solvers ask of it."""
+        return loss_named(self.loss, self.parameter)
+
+    @property
+    def n_features(self) -> int:
+        """The number of stored values, over all examples."""
+        return int(self.rows[0].size + self.rows[3].size)
+
+    @property
+    def is_penalized(self) -> bool:
+        return self.l1 > 0 or self.l2 > 0
+
+    @property
+    def shrink(self) -> float:
+        return self.l1 / self.l2
+
+    def shrunk(self, v: np.ndarray) -> np.ndarray:
+        """Return the soft-thresholded v: sign(v) * max(|v| - shrink, 0), the primal weights."""
+        inside = np.clip(v, -self.shrink, self.shrink) if self.l1 else -0.0  # so that no w is -0
+        w: np.ndarray = v - inside
+        return w
+
+    def weights_of(self, examples: np.ndarray) -> np.ndarray:
+        """Return the unshrunk weights v = sum of weight * a * x / l2 of the dual variables a."""
+        v = np.zeros(self.n_weights)
+        visits.weights_of(*self.rows, examples, v, self.l2)
+        return v
+
+    def predictions(self, w: np.ndarray) -> np.ndarray:
+        """Return x . w for each example."""
+        return visits.predictions(*self.rows, w, 0.0, self.threads)
+
+    def scores(self, w: np.ndarray) -> np.ndarray:
+        """Return x . w for each example, and the offset."""
+        wx = self.predictions(w) if w.any() else np.zeros(len(self.rows[2]) - 1)
+        return wx if self.offset is None else wx + self.offset
+
+    def gaps(
+        self, examples: np.ndarray, a: np.ndarray, wx: np.ndarray, bias: float
+    ) -> tuple[float, float]:
+        """Return the sum of the losses, and the sum of their Fenchel-Young gaps to duals a."""
+        return second_order.gaps(examples, a, wx, bias, self.loss, self.parameter, self.threads)
+
+    def derivatives(
+        self, examples: np.ndarray, wx: np.ndarray, bias: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weighted phi' and phi'' of each example."""
+        return second_order.derivatives(examples, wx, bias, self.loss, self.parameter, self.threads)
+
+    def penalty(self, w: np.ndarray) -> float:
+        """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
+        l1 = self.l1 * np.add.reduce(np.abs(w)) if self.l1 > 0 else 0.0
+        l2 = self.l2 / 2 * np.add.reduce(np.square(w)) if self.l2 > 0 else 0.0
+        return float(l1 + l2)
+
+
+class InitialPoint(NamedTuple):
+    """Labels and weights of a problem, and its initial dual variables and intercept.
+
+    Attributes
+    ----------
+    y, weight : ndarray, shape (n_examples,)
+    curvature : callable
+        Returns |x|**2 / l2, which only visits need.
+    a : ndarray, shape (n_examples,)
+        The dual variables.
+    bias : float
+        An estimate of the intercept.
+    w : ndarray, shape (n_weights,), optional
+        The weights of an earlier solution that is thought to be near.
+    """
+
+    y: np.ndarray
+    weight: np.ndarray
+    curvature: Callable[[], np.ndarray]
+    a: np.ndarray
+    bias: float
+    w: np.ndarray | None = None
+
+    def examples(self) -> np.ndarray:
+        """Return an array of EXAMPLE, without the curvature."""
+        examples = np.zeros(len(self.y), visits.EXAMPLE)
+        for name in ("a", "y", "weight"):
+            examples[name] = getattr(self, name)
+        return examples
+
+
+def dual_point(objective: Objective, initial: InitialPoint) -> np.ndarray:
+    """Return the dual variables that belong to the weights: minus the losses' derivatives."""
+    assert initial.w is not None
+    examples = initial.examples()
+    with np.errstate(over="ignore"):
+        slopes, _ = objective.derivatives(examples, objective.predictions(initial.w), initial.bias)
+    weight = initial.weight
+    duals: np.ndarray = np.divide(-slopes, weight, out=np.zeros_like(weight), where=weight > 0)
+    duals[~np.isfinite(duals)] = 0.0
+    return duals

@@ -1,0 +1,381 @@
+"""The plan of a fit: which solver begins, which takes over from epochs, and why.
+
+Of the solvers that apply, it chooses by the work that `work` counts: so the choice does not depend
+on the machine, and neither does the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tfopt.linear_model._fit import work
+from tfopt.linear_model._fit.interior_rows import Step
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.reasons import count_of, reason_of, time_of
+from tfopt.linear_model._fit.solvers import (
+    CG,
+    CHOLESKY,
+    DESCENT,
+    INTERIOR,
+    SDCA,
+    applies,
+    has_descent,
+    has_hessian,
+)
+
+__all__ = ["Plan", "applies_in_blocks", "make_block_plan", "make_plan"]
+
+
+#: With more weights the Hessian is not formed in blocks, where it is a long message, too.
+MOST_WEIGHTS_IN_BLOCKS = 64
+#: The approximate cost of a Newton step over blocks, in epochs.
+EPOCHS_IN_BLOCKS = 5.0
+#: With l1 and more weights the work of coordinate descent is uncertain: it depends on how many of
+#: them are not 0. It begins at once if that of epochs is so many times as much, and otherwise takes
+#: over from epochs that are slow.
+MOST_CERTAIN_WEIGHTS, UNCERTAINTY = 512, 8.0
+#: With at least as many rows as weights conjugate gradients are as fast as is counted on: they take
+#: over at once if epochs are expected to take more than so many times as long.
+DOUBT = 2.0
+#: From so many rows on the interior-point method leaves out some of classes, which lessens its work
+#: to about this share of that of all rows. Numbers have theirs near the corners of the losses.
+MANY_ROWS, SHARE_OF_MANY = 4096, 0.6
+#: Before it come so many epochs, with many rows and with few, if they are less than this share of
+#: its work with all rows: they tell whether more of them will do, and it begins where they lead.
+EPOCHS_BEFORE, EPOCHS_BEFORE_FEW, SHARE_BEFORE = 8, 2, 0.2
+#: With so many values or more, and so many weights, epochs visit two partitions at a time, and with
+#: so many values four. Partitions whose changes overlap much cost more epochs than they save.
+VALUES_OF_TWO, WEIGHTS_OF_TWO, VALUES_OF_FOUR = 2**20, 2000, 2**24
+
+
+class Plan(NamedTuple):
+    """Which solver begins, which takes over from epochs, and why.
+
+    Attributes
+    ----------
+    solver : str
+        That of the first iteration.
+    steps : str
+        The solver that may take over from epochs, or that which begins; "sdca" if there is none.
+    reason : str
+        Why `solver` begins.
+    is_only : bool
+        Whether no other may go on where it fails.
+    n_partitions : int
+    together : bool
+        Whether classes are solved together.
+    epoch : float
+        The work of an epoch; 0 if it is not known.
+    rate : float
+        Where a fit begins with epochs because few are expected to do, the logarithm of the factor
+        by which one is expected to lower the gap; otherwise 0.
+    step_cost : float
+        The work of one of NEWTON_STEPS steps, in epochs; infinity if none take over.
+    step_cost_of : callable, optional
+        Returns it for a number of weights that are not 0, if it depends on that.
+    forms_hessian : bool
+        Whether steps form the Hessian.
+    reuses_hessian : bool
+        Whether one serves a second step near the minimum.
+    sample : int
+        From the minimum of how many rows to begin; 0: from the weights 0.
+    doubt : float
+        Epochs have to show how slow they are before steps may take over, unless they are expected
+        to take more than so many times the work of the steps.
+    leaves_out_rows : bool
+        Whether interior points leave out rows far from the corners of their losses.
+    first_epochs : int
+        How many epochs come before the first certificate.
+    step_polishes : bool
+        Whether steps are cheap enough to polish a solution.
+    polishing_epochs : int
+        How many epochs may polish it where no steps do.
+    """
+
+    solver: str
+    steps: str
+    reason: str = ""
+    is_only: bool = False
+    n_partitions: int = 1
+    together: bool = False
+    epoch: float = 0.0
+    rate: float = 0.0
+    step_cost: float = math.inf
+    step_cost_of: Callable[[int], float] | None = None
+    forms_hessian: bool = False
+    reuses_hessian: bool = False
+    sample: int = 0
+    doubt: float = 0.0
+    leaves_out_rows: bool = False
+    first_epochs: int = 2
+    step_polishes: bool = False
+    polishing_epochs: int = 0
+
+    @property
+    def begins_with_steps(self) -> bool:
+        """Whether the first iteration is a step, not an epoch."""
+        return self.solver != SDCA
+
+    def comparison(self, steps: float, epochs: float) -> str:
+        """Return why steps take over: their work and that of the epochs left, in epochs."""
+        if not self.epoch:
+            return f"the work of {steps:.0f} epochs expected, instead of {epochs:.0f}"
+        return f"{time_of(steps * self.epoch)} expected, instead of {time_of(epochs * self.epoch)}"
+
+
+def make_plan(
+    objective: Objective,
+    asked: Parameters,
+    n_problems: int = 1,
+    mean_square: Callable[[], float] | None = None,
+) -> Plan:
+    """Return the plan for rows in memory.
+
+    Parameters
+    ----------
+    objective : Objective
+    asked : Parameters
+    n_problems : int, optional
+        That share the rows.
+    mean_square : callable, optional
+        Returns the mean of the rows' squared norms. Without it, no plan relies on a strong l2.
+    """
+    n_partitions = _n_partitions(objective, asked, n_problems)
+    visits = asked.adaptive or n_partitions > 1
+    plan = _chosen(objective, asked, visits, mean_square)
+    together = n_problems > 1 and not (visits or plan.begins_with_steps)
+    return plan._replace(
+        n_partitions=n_partitions,
+        together=together and objective.phi.is_classification,
+        epoch=work.epoch_work(objective),
+    )
+
+
+def _n_partitions(objective: Objective, asked: Parameters, n_problems: int) -> int:
+    """Return the number of partitions that are visited in parallel.
+
+    It must not depend on the machine, for the result depends on it.
+    """
+    if asked.n_partitions is not None:
+        return asked.n_partitions
+    if asked.adaptive or n_problems > 1:  # classes are solved in parallel instead
+        return 1
+    n_values = objective.n_features
+    if n_values < VALUES_OF_TWO or objective.n_weights < WEIGHTS_OF_TWO:
+        return 1
+    return 2 if n_values < VALUES_OF_FOUR else 4
+
+
+def _chosen(
+    objective: Objective, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+) -> Plan:
+    """Return the plan of the solvers; `visits` says whether options have it begin with epochs."""
+    is_auto = asked.solver == "auto"
+    if asked.solver == DESCENT or (is_auto and has_descent(objective)):
+        expected = work.descent_work(objective, is_warm=asked.is_warm)
+        if not is_auto or _begins_with_descent(objective, asked, expected, mean_square):
+            return _descent_alone(objective, asked, expected)
+        return _descent_after_epochs(objective)
+    if asked.solver != SDCA and applies(INTERIOR, objective):
+        return _interior(objective, asked, visits)
+    if asked.solver == SDCA or not has_hessian(objective):
+        needed = f"{INTERIOR} needs " + ("l1=0" if objective.l1 > 0 else "fewer features")
+        return _epochs_alone(objective, needed if is_auto else "asked for")
+    return _newton(objective, asked, visits, mean_square)
+
+
+def _epochs_alone(objective: Objective, why: str) -> Plan:
+    polishing = int(work.CHEAP / work.epoch_work(objective))
+    return Plan(SDCA, SDCA, reason_of(SDCA, objective, why), polishing_epochs=polishing)
+
+
+def _descent_alone(objective: Objective, asked: Parameters, expected: float) -> Plan:
+    a_step = work.choose_linear_solver(objective)[1] * work.epoch_work(objective)
+    return Plan(
+        DESCENT,
+        DESCENT,
+        reason_of(DESCENT, objective, _expected(expected, asked)),
+        is_only=True,
+        forms_hessian=True,
+        step_polishes=a_step <= work.CHEAP,
+    )
+
+
+def _descent_after_epochs(objective: Objective) -> Plan:
+    epoch = work.epoch_work(objective)
+
+    def step_cost_of(n_nonzero: int) -> float:
+        return work.descent_work(objective, n_nonzero=n_nonzero) / work.NEWTON_STEPS / epoch
+
+    return Plan(
+        SDCA,
+        DESCENT,
+        reason_of(SDCA, objective, f"epochs tell whether {DESCENT} is less work"),
+        step_cost=step_cost_of(0),
+        step_cost_of=step_cost_of,
+        forms_hessian=True,
+        doubt=math.inf,
+        polishing_epochs=int(work.CHEAP / epoch),
+    )
+
+
+def _interior(objective: Objective, asked: Parameters, visits: bool) -> Plan:
+    """Return the plan with the interior-point method, as if it took a few Newton steps."""
+    epoch, whole = work.epoch_work(objective), work.interior_work(objective)
+    polishing = int(work.CHEAP / epoch)
+    leaves_out = work.n_rows(objective) >= MANY_ROWS and not Step.applies(objective)
+    leaves_out = leaves_out and objective.phi.is_classification
+    n_first = EPOCHS_BEFORE if leaves_out else EPOCHS_BEFORE_FEW
+    epochs_first = epoch * n_first <= SHARE_BEFORE * whole
+    if leaves_out:
+        whole *= SHARE_OF_MANY
+    if asked.solver == INTERIOR:
+        step, begins = 0.0, True
+    elif objective.n_weights > work.MOST_WEIGHTS:
+        return _epochs_alone(objective, f"{INTERIOR} is for at most {work.MOST_WEIGHTS} features")
+    else:
+        step, begins = whole / epoch / work.NEWTON_STEPS, whole <= work.EPOCHS_OF_CORNERS * epoch
+        polishes = asked.polish and begins and whole <= work.INTERIOR_STEPS * work.CHEAP
+        begins = begins and not visits and (polishes or not epochs_first)
+    can_polish = whole <= (work.INTERIOR_STEPS * work.CHEAP if begins else work.CHEAP)
+    solver = INTERIOR if begins else SDCA
+    why = _expected(whole, asked) if begins else f"epochs tell whether {INTERIOR} is less work"
+    return Plan(
+        solver,
+        INTERIOR,
+        reason_of(solver, objective, why),
+        is_only=asked.solver != "auto",
+        step_cost=step,
+        forms_hessian=True,
+        leaves_out_rows=leaves_out,
+        first_epochs=n_first if epochs_first else 2,
+        step_polishes=can_polish,
+        polishing_epochs=0 if begins else polishing,
+    )
+
+
+def _newton(
+    objective: Objective, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+) -> Plan:
+    epoch, (forms_hessian, step) = work.epoch_work(objective), work.choose_linear_solver(objective)
+    is_certain = work.is_tall(objective) and not objective.phi.is_linear_far
+    doubt = 0.0 if forms_hessian else DOUBT if is_certain else math.inf
+    rate = 0.0
+    if asked.solver == "auto":
+        rate = _first_epochs_rate(objective, asked, mean_square)
+        begins = not visits and rate == 0 and begins_with_newton(objective)
+        steps = CHOLESKY if forms_hessian else CG
+    else:
+        forms_hessian, begins, steps = asked.solver == CHOLESKY, True, asked.solver
+    if begins:
+        expected = (
+            work.newton_work(objective, from_sample=True)
+            if forms_hessian
+            else work.NEWTON_STEPS * step * epoch
+        )
+        why = _expected(expected, asked)
+    elif rate:
+        expected = -math.log(max(asked.tol, 1e-16)) / rate * epoch
+        why = f"l2 is strong: {_expected(expected, asked)}"
+    else:
+        why = f"epochs tell whether {steps} is less work"
+    solver = steps if begins else SDCA
+    return Plan(
+        solver,
+        steps,
+        reason_of(solver, objective, why),
+        is_only=asked.solver != "auto",
+        rate=rate,
+        step_cost=step,
+        forms_hessian=forms_hessian,
+        reuses_hessian=forms_hessian and work.reuses_hessian(objective),
+        sample=work.sample_size(objective) if begins and forms_hessian else 0,
+        doubt=doubt,
+        step_polishes=step * epoch <= work.CHEAP,
+    )
+
+
+def make_block_plan(objective: Objective, *, is_dense: bool = False) -> Plan:
+    """Return the plan for blocks on an executor, where no time is spent on polishing.
+
+    To visit a dense row takes as long as several Newton passes, and other blocks gain little: steps
+    come first, but for losses whose second derivatives far from the minimum are mostly 0.
+    """
+    has_steps = applies_in_blocks(objective)
+    is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
+    steps = (CHOLESKY if is_small else CG) if has_hessian(objective) else DESCENT
+    if not has_steps:
+        steps = SDCA
+    elif not objective.phi.is_smooth:
+        steps = INTERIOR
+    begins = has_steps and is_dense and not objective.phi.is_linear_far
+    solver = steps if begins else SDCA
+    why = "dense blocks" if begins else f"epochs tell whether {steps} is less work"
+    if not has_steps:
+        why = "no other solver applies in blocks"
+    return Plan(
+        solver,
+        steps,
+        f"{solver}: {count_of(objective.n_weights)} features in blocks; {why}",
+        step_cost=EPOCHS_IN_BLOCKS if has_steps else math.inf,
+        forms_hessian=is_small,
+    )
+
+
+def applies_in_blocks(objective: Objective) -> bool:
+    """Whether Newton's method applies to blocks or, if the Hessian is formed, interior points."""
+    is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
+    return objective.phi.is_smooth or (is_small and applies(INTERIOR, objective))
+
+
+def _begins_with_descent(
+    objective: Objective,
+    asked: Parameters,
+    expected: float,
+    mean_square: Callable[[], float] | None,
+) -> bool:
+    """Whether coordinate descent is less work than epochs, given its own."""
+    if asked.asks_for_visits:
+        return False
+    if objective.l2 == 0:
+        return True
+    if mean_square is None:
+        return False
+    is_certain = asked.is_warm or objective.n_weights <= MOST_CERTAIN_WEIGHTS
+    return expected * (1.0 if is_certain else UNCERTAINTY) <= work.ascent_work(
+        objective, mean_square(), asked.tol
+    )
+
+
+def begins_with_newton(objective: Objective) -> bool:
+    """Whether Newton steps from the weights 0 are less work than epochs.
+
+    Not for losses whose second derivatives far from the minimum are mostly 0.
+    """
+    return (
+        not objective.phi.is_linear_far
+        and objective.n_weights <= work.MOST_WEIGHTS
+        and work.newton_work(objective) <= work.EPOCHS * work.epoch_work(objective)
+    )
+
+
+def _first_epochs_rate(
+    objective: Objective, asked: Parameters, mean_square: Callable[[], float] | None
+) -> float:
+    """Return the rate of epochs if a strong l2 makes them less work than Newton steps, else 0.
+
+    It is half that of `epoch_rate` with an intercept, which all rows move.
+    """
+    if asked.is_warm or mean_square is None or objective.n_weights > work.MOST_WEIGHTS:
+        return 0.0
+    square, newton = mean_square(), work.newton_work(objective, from_sample=True)
+    if work.ascent_work(objective, square, asked.tol) >= newton:
+        return 0.0
+    return work.epoch_rate(objective, square) / (2 if objective.intercept else 1)
+
+
+def _expected(amount: float, asked: Parameters) -> str:
+    return f"{time_of(amount)} expected" + (", asked for" if asked.solver != "auto" else "")

@@ -1,0 +1,223 @@
+"""The step with l1: the minimum of a quadratic model and the penalties, by coordinate descent.
+
+It is over the weights of a working set: those that are not 0, and those that violate the optimality
+conditions most.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from tfopt.kernels.linear import coordinate_descent, second_order
+from tfopt.linear_model._fit import rows
+from tfopt.linear_model._fit.features import Features, working_set
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model._fit.rows import RowState
+
+__all__ = ["MOST_IN_MATRIX", "ModelMatrix", "QuadraticModel", "minimize_model", "without_intercept"]
+
+#: The size of the first working set; that of later ones is at least twice the number of weights
+#: that are not 0.
+SMALLEST = 128
+#: With a larger working set the matrix of the model is not formed; up to the second number it is if
+#: a sweep over it reads fewer values than one over the columns.
+MOST_IN_MATRIX, LARGEST_MATRIX = 512, 2048
+#: The largest number of sweeps for one step, by columns.
+SWEEPS = 1000
+#: The smallest number of sweeps before a linear system is solved, and the largest number of both.
+SWEEPS_BEFORE_SOLVING, ROUNDS = 20, 100
+#: Curvatures below this share of what they are the difference of are rounding.
+CURVATURE_ROUNDING = 1e-12
+
+
+class ModelMatrix(NamedTuple):
+    """A quadratic model of the losses and l2, whose intercept is eliminated.
+
+    Attributes
+    ----------
+    A : ndarray, shape (n_weights, n_weights)
+    sums : ndarray, shape (n_weights,)
+        The intercept's column.
+    share : float
+        1 / the intercept's curvature; 0 without an intercept.
+    """
+
+    A: np.ndarray
+    sums: np.ndarray
+    share: float
+
+    @classmethod
+    def of(cls, objective: Objective, hessian: np.ndarray) -> ModelMatrix:
+        """Return the model with the Hessian of the losses, where the intercept is last."""
+        model = cls(*without_intercept(hessian, objective.intercept))
+        np.einsum("ii->i", model.A)[:] += objective.l2
+        return model
+
+    def minimum(
+        self, w: np.ndarray, gradient: np.ndarray, slope: float, l1: float, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return the weights at the minimum, the model's gradient there, and the intercept's step.
+
+        `gradient` is that of the losses and l2 at w, and `slope` that by the intercept.
+        """
+        new, left = w.copy(), gradient - self.sums * (self.share * slope)
+        minimize_model(self.A, left, new, l1, tolerance)
+        return new, left, -self.share * (slope + weighted_sum(self.sums, new - w))
+
+
+class QuadraticModel:
+    """The quadratic models of one problem, and their working sets."""
+
+    def __init__(self, objective: Objective, features: Features, factors: np.ndarray):
+        self.objective, self.features, self.factors = objective, features, factors
+        self.size = SMALLEST
+        self.working = np.zeros(0, np.intp)
+        self.matrix: ModelMatrix | None = None
+        per_column = objective.n_features // objective.n_weights
+        self.most_in_matrix = max(MOST_IN_MATRIX, min(per_column, LARGEST_MATRIX))
+
+    def gradient(self, state: RowState, w: np.ndarray) -> np.ndarray:
+        """Return the gradient of the losses, and form the matrix if it is of all features."""
+        n = w.size
+        self.size = max(self.size, 2 * int(np.count_nonzero(w)))
+        if self.size < n / 2 or n > self.most_in_matrix or self._is_known(np.arange(n)):
+            return rows.gradient(self.objective, state, self.factors)
+        gradient, H = rows.newton_system(self.objective, state)
+        self.working, self.matrix = np.arange(n), ModelMatrix.of(self.objective, H)
+        return gradient
+
+    def _is_known(self, working: np.ndarray) -> bool:
+        exact = self.objective.phi.is_quadratic
+        return exact and self.matrix is not None and np.array_equal(working, self.working)
+
+    def step(
+        self, state: RowState, w: np.ndarray, gradient: np.ndarray, tolerance: float
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return how far the minimum of the model is away, given the gradient of losses and l2.
+
+        The intercept is last. If the model is of all features, return X^T of the dual variables
+        that it predicts, too.
+        """
+        n = w.size
+        working = working_set(w, gradient[:-1], self.objective.l1, self.size)
+        descend = self._by_matrix if working.size <= self.most_in_matrix else self._by_columns
+        new, left, bias_step = descend(
+            state, working, w[working], gradient[working], float(gradient[-1]), tolerance
+        )
+        self.working = working
+        step = np.zeros(n + 1)
+        step[working] = new - w[working]
+        step[-1] = bias_step
+        if left is None or working.size < n:
+            return step, None
+        return step, self.objective.l2 * new - left
+
+    def _by_matrix(
+        self,
+        state: RowState,
+        working: np.ndarray,
+        w: np.ndarray,
+        gradient: np.ndarray,
+        slope: float,
+        tolerance: float,
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        objective = self.objective
+        if working.size < objective.n_weights and not self._is_known(working):
+            _, H = second_order.newton_system(
+                *self.features.rows(working),
+                state.grad_pointwise,
+                state.hess_pointwise,
+                working.size,
+                objective.threads,
+            )
+            self.matrix = ModelMatrix.of(objective, H)
+        assert self.matrix is not None
+        return self.matrix.minimum(w, gradient, slope, objective.l1, tolerance)
+
+    def _by_columns(
+        self,
+        state: RowState,
+        working: np.ndarray,
+        w: np.ndarray,
+        gradient: np.ndarray,
+        slope: float,
+        tolerance: float,
+    ) -> tuple[np.ndarray, None, float]:
+        objective, bends = self.objective, state.hess_pointwise
+        taken = self.features.take(working)
+        if sparse.issparse(taken):
+            sums, squares = taken.T @ bends, (taken**2).T @ bends
+        else:  # without BLAS, whose number of threads would change the bits
+            sums = np.einsum("ij,i->j", taken, bends)
+            squares = np.einsum("ij,ij,i->j", taken, taken, bends)
+        total = bends.sum()
+        share = float(1 / total) if objective.intercept and total > 0 else 0.0
+        curvatures = _curvatures(squares - share * sums**2, squares) + objective.l2
+        first = -share * slope  # of the intercept, which is then the best for the weights
+        new, slopes = w.copy(), state.grad_pointwise + first * bends
+        _, bias_step = coordinate_descent.descend_columns(
+            *self.features.columns(working),
+            bends,
+            sums,
+            curvatures,
+            slopes,
+            new,
+            share,
+            objective.l1,
+            objective.l2,
+            tolerance,
+            SWEEPS,
+        )
+        return new, None, first + bias_step
+
+
+def without_intercept(H: np.ndarray, intercept: bool) -> tuple[np.ndarray, np.ndarray, float]:
+    """Eliminate the intercept; return the matrix, the intercept's column and 1 / its diagonal.
+
+    Without one the latter is 0.
+    """
+    A, sums = H[:-1, :-1].copy(), H[-1, :-1].copy()
+    diagonal = np.diagonal(A).copy()
+    share = 1 / H[-1, -1] if intercept and H[-1, -1] > 0 else 0.0
+    if share:
+        A -= np.outer(sums, sums) * share
+    np.einsum("ii->i", A)[:] = _curvatures(np.diagonal(A), diagonal)
+    return A, sums, share
+
+
+def _curvatures(left: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    return np.where(left > CURVATURE_ROUNDING * whole, left, 0.0)
+
+
+def minimize_model(
+    A: np.ndarray, gradient: np.ndarray, w: np.ndarray, l1: float, tolerance: float
+) -> None:
+    """Minimize a model given as a matrix; updates w and the model's gradient without l1.
+
+    Sweeps find the signs of the weights. Where features resemble each other they converge slowly
+    after that, and a linear system for the weights that are not 0 goes on: on the way to its
+    solution the first weight that would change its sign becomes 0.
+    """
+    for _ in range(ROUNDS):
+        n_active = int(np.count_nonzero(w))
+        most = max(SWEEPS_BEFORE_SOLVING, n_active // 4)
+        if coordinate_descent.descend_matrix(A, gradient, w, l1, tolerance, most) < most:
+            return
+        active = np.flatnonzero(w)
+        signs = np.sign(w[active])
+        step = -(gradient[active] + l1 * signs)
+        if not second_order.solve(A[np.ix_(active, active)], step):
+            continue
+        with np.errstate(divide="ignore", invalid="ignore"):
+            crossings = np.where(step * signs < 0, -w[active] / step, np.inf)
+        first = int(np.argmin(crossings)) if crossings.size else 0
+        share = min(1.0, float(crossings[first])) if crossings.size else 1.0
+        moved = share * step
+        if share < 1:
+            moved[first] = -w[active[first]]
+        w[active] += moved
+        gradient += np.sum(A[active] * moved[:, None], axis=0)

@@ -1,0 +1,244 @@
+"""Visits of rows in memory by dual coordinate ascent: of one problem, or of classes together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tfopt.kernels.linear import multiclass as sdca_classes
+from tfopt.kernels.linear import solver as sdca_solver
+from tfopt.kernels.linear import visits
+from tfopt.linear_model._fit.design import Point, aligned_zeros
+from tfopt.linear_model._fit.objective import InitialPoint, Objective
+from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.reductions import weighted_sum
+
+__all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]
+
+#: The largest number of classes that are solved together.
+LANES = sdca_classes.LANES
+#: The intercept's curvature relative to the mean of the examples': the best of those tried.
+INTERCEPT_SHARE = 0.1
+#: With more stored values, neighbouring rows are visited together: the weights no longer fit in
+#: the cache. (`sdca_ops.CACHED` counts the entries of a batch.)
+LARGE = 600_000
+MERGES = 2
+
+
+def bucket_for(objective: Objective) -> int:
+    """Return how many neighbouring examples are visited together."""
+    return 8 if objective.n_features > LARGE else 1
+
+
+def intercept_curvature(objective: Objective, initial: InitialPoint) -> float:
+    """Return the curvature of the intercept's feature, or 0 if there is no intercept."""
+    if not objective.intercept:
+        return 0.0
+    return INTERCEPT_SHARE * float(initial.curvature().mean()) or 1.0
+
+
+class RowVisits:
+    """Epochs over the examples of one problem, whose number is 0; perhaps in partitions.
+
+    An epoch takes about as many visits as there are examples. Those whose visits leave the dual
+    variable at a corner, as at an end of its interval, rest: for twice as many sweeps each time.
+    Of many losses these are most, and so an epoch has time for several sweeps over the others.
+    Every example is visited again before long, and certificates are of all.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        initial: InitialPoint,
+        options: Parameters,
+        n_partitions: int,
+    ) -> None:
+        self.objective, self.examples, self.options = objective, initial.examples(), options
+        self.examples["curvature"] = initial.curvature()
+        self.bucket = bucket_for(objective)
+        started = bool(initial.a.any())
+        self.v = objective.weights_of(self.examples) if started else np.zeros(objective.n_weights)
+        n_replicas = n_partitions if n_partitions > 1 else 0
+        self.replicas = np.zeros((n_replicas, objective.n_weights))
+        self.before = np.zeros(len(self.examples) if n_replicas else 0)
+        self.idle = np.zeros(len(self.examples), np.uint8)
+        self.n_sweeps = 0
+        self.sigma = 1 + (n_partitions - 1) / 2
+        self.bias = initial.bias
+        self.bias_curvature = intercept_curvature(objective, initial)
+        self.update_multiplier()
+
+    def run(self, epoch: int, problems: Sequence[int]) -> dict[int, float]:
+        """Visit examples in as many sweeps as fit in; return an estimate of the gap."""
+        if self.options.adaptive:
+            self.n_sweeps += 1
+            return {0: self.sweep(self.adaptive_plan())}
+        objective, seed = self.objective, self.options.seed
+        if not len(self.replicas):
+            self.bias, self.n_sweeps, estimate = sdca_solver.epoch_of_sweeps(
+                *objective.rows,
+                examples=self.examples,
+                v=self.v,
+                idle=self.idle,
+                bucket=self.bucket,
+                seed=seed,
+                n_sweeps=self.n_sweeps,
+                loss=objective.loss,
+                parameter=objective.parameter,
+                l2=objective.l2,
+                shrink=objective.shrink,
+                bias=self.bias,
+                bias_curvature=self.bias_curvature,
+            )
+            return {0: estimate}
+        n, n_visits, estimates = len(self.examples), 0, []
+        while n_visits < n:
+            rows = visits.awake(self.idle, self.n_sweeps + 1)
+            if n_visits and n_visits + len(rows) > n:
+                break
+            self.n_sweeps += 1
+            order = visits.shuffled(len(rows), self.bucket, seed, self.n_sweeps)
+            estimates.append(self.sweep(order if len(rows) == n else rows[order]))
+            n_visits += len(rows)
+        return {0: sum(estimates) / len(estimates)}
+
+    def sweep(self, plan: np.ndarray) -> float:
+        """Visit the examples of a plan; return an estimate of the gap."""
+        objective = self.objective
+        self.bias, self.sigma, estimate = sdca_solver.epoch(
+            *objective.rows,
+            plan,
+            self.examples,
+            self.v,
+            self.replicas,
+            self.before,
+            self.idle[: 0 if self.options.adaptive else None],
+            objective.loss,
+            objective.parameter,
+            objective.l2,
+            objective.shrink,
+            self.bias,
+            self.bias_curvature,
+            self.sigma,
+            MERGES,
+            objective.threads,
+        )
+        self.update_multiplier()
+        return estimate
+
+    def update_multiplier(self) -> None:
+        """Update the multiplier of the augmented Lagrangian, which is the intercept.
+
+        With an intercept, the weighted dual variables must sum to 0. The intercept is treated as
+        the weight of a constant feature with the penalty rho / 2 * (b - centre)**2; the centre then
+        moves to b, so that the penalty vanishes in the limit.
+        """
+        if self.objective.intercept:
+            dual_sum = weighted_sum(self.examples["weight"], self.examples["a"])
+            self.bias += self.bias_curvature * dual_sum
+
+    def adaptive_plan(self) -> np.ndarray:
+        """Return visits that are sampled by how far examples are from their optima."""
+        wx = visits.predictions(
+            *self.objective.rows, self.v, self.objective.shrink, self.objective.threads
+        )
+        p = visits.importance(
+            self.examples,
+            wx + self.bias,
+            self.objective.loss,
+            self.objective.l2,
+            self.objective.parameter,
+        )
+        return visits.sampled(p, self.options.seed, self.n_sweeps)
+
+    def points(self, problems: Sequence[int]) -> dict[int, Point]:
+        """Return the unshrunk weights, which later visits change, and the intercept."""
+        return {0: (self.v, self.bias)}
+
+    def duals(self, problem: int) -> np.ndarray:
+        """Return the current dual variables."""
+        duals: np.ndarray = self.examples["a"].copy()
+        return duals
+
+
+class LaneVisits:
+    """Epochs of up to LANES classes together; unused columns are zero."""
+
+    def __init__(
+        self, objective: Objective, initial_points: list[InitialPoint], options: Parameters
+    ):
+        self.objective, self.options, self.n_classes = objective, options, len(initial_points)
+        first, n = initial_points[0], len(initial_points[0].y)
+        self.bucket = bucket_for(objective)
+        self.samples = np.zeros(n, sdca_classes.SAMPLE)
+        self.samples["weight"], self.samples["curvature"] = first.weight, first.curvature()
+        self.samples["lane"] = -1
+        self.labels = np.zeros((n, LANES))
+        self.b = aligned_zeros((n, LANES))
+        self.bias = np.zeros(LANES)
+        for c, initial in enumerate(initial_points):
+            self.samples["lane"][initial.y > 0] = c
+            self.labels[:, c] = initial.y
+            self.b[:, c] = initial.y * initial.a
+            self.bias[c] = initial.bias
+        self.t = aligned_zeros((n if objective.phi.keeps_logits else 0, LANES))
+        self.bias_curvature = intercept_curvature(objective, first)
+        self.v = aligned_zeros((objective.n_weights, LANES))
+        if self.b.any():
+            self.v[...] = self.weights_of(self.labels * self.b)
+        self.refresh(list(range(len(initial_points))))
+        self.update_multiplier()
+
+    def weights_of(self, duals: np.ndarray) -> np.ndarray:
+        """Return the unshrunk weights of dual variables, a column for each class."""
+        factors = self.samples["weight"][:, None] * duals / self.objective.l2
+        return sdca_classes.weights_of(*self.objective.rows, factors, self.objective.n_weights)
+
+    def refresh(self, classes: list[int]) -> None:
+        """Recompute the logits from the dual variables, to remove accumulated rounding.
+
+        For these classes only: the result of one must not depend on when others are certified.
+        """
+        if len(self.t):
+            b = self.b[:, classes]
+            with np.errstate(divide="ignore"):
+                self.t[:, classes] = np.log(b) - np.log1p(-b)
+
+    def run(self, epoch: int, problems: Sequence[int]) -> dict[int, float]:
+        """Visit the samples once; return estimates of the gaps."""
+        objective = self.objective
+        plan = visits.shuffled(len(self.samples), self.bucket, self.options.seed, epoch)
+        estimates = sdca_classes.epoch(
+            *objective.rows,
+            plan,
+            self.samples,
+            self.b,
+            self.t,
+            self.v,
+            self.bias,
+            self.n_classes,
+            objective.loss,
+            objective.parameter,
+            objective.l2,
+            objective.shrink,
+            self.bias_curvature,
+        )
+        self.update_multiplier()
+        return dict(enumerate(estimates.tolist()))
+
+    def update_multiplier(self) -> None:
+        """Update the multipliers, which are the intercepts; see `RowVisits.update_multiplier`."""
+        if self.objective.intercept:
+            duals = self.labels * self.b
+            duals *= self.samples["weight"][:, None]
+            self.bias += self.bias_curvature * np.add.reduce(duals, axis=0)
+
+    def points(self, problems: Sequence[int]) -> dict[int, Point]:
+        """Return the unshrunk weights and the intercepts of classes, and remove rounding."""
+        self.refresh(list(problems))
+        return {k: (self.v[:, k].copy(), float(self.bias[k])) for k in problems}
+
+    def duals(self, problem: int) -> np.ndarray:
+        """Return the current dual variables of a class."""
+        return np.asarray(self.labels[:, problem] * self.b[:, problem])

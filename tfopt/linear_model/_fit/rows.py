@@ -1,0 +1,372 @@
+"""What a solver computes with the rows of one problem: functions of their state.
+
+States are immutable and share unchanged arrays, so that a computation whose result was lost can be
+repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt.kernels.linear import hessian_products, second_order, visits
+from tfopt.linear_model._fit.objective import Objective, Rows
+from tfopt.linear_model.loss_record import Corner
+
+__all__ = [
+    "Linearization",
+    "Near",
+    "RowState",
+    "certified_step",
+    "certified_tangents",
+    "dual_residual",
+    "gap_sums",
+    "gradient",
+    "hessian_product",
+    "intercept_derivatives",
+    "linearize",
+    "minus_slopes",
+    "newton_system",
+    "predicted",
+    "projected",
+    "tangent_residual",
+    "tangents",
+]
+
+#: Points with larger losses count as infinitely bad: sums of derivatives would overflow there.
+FAR = 1e200
+
+_NOTHING = np.zeros(0)
+
+
+class RowState(NamedTuple):
+    """The rows of one problem: labels, dual variables, and what was computed last.
+
+    Attributes
+    ----------
+    examples : ndarray of EXAMPLE
+        With the initial dual variables.
+    a : ndarray, shape (n_rows,)
+        The current dual variables of the visits.
+    visited, before : ndarray
+        The rows that were visited last, and their dual variables before that.
+    wx : ndarray, shape (n_rows,)
+        x . w at the last point.
+    kinks : tuple of ndarray
+        For losses with corners: see `_kinks`.
+    bias : float
+        The intercept of the last tangents.
+    grad_pointwise, hess_pointwise : ndarray, shape (n_rows,)
+        The weighted first and second derivatives of the losses there.
+    step_duals : ndarray, shape (n_rows,) or (0,)
+        Minus the first derivatives that the tangents before those predict, after a Newton step.
+    certified, best : ndarray, shape (n_rows,)
+        The dual variables of the last certificate, or about to be certified, and of the best.
+    interior : ndarray
+        The variables of the interior-point method: the fields of its kernel, if it is used.
+    near : Near or None
+        The rows that these are of, if not all.
+    seen : ndarray, shape (n_rows,) or (0,)
+        The predictions when these rows were chosen.
+    reach : float
+        The length of a residual from which on rows were left out then.
+    """
+
+    examples: np.ndarray
+    a: np.ndarray
+    visited: np.ndarray
+    before: np.ndarray
+    wx: np.ndarray
+    kinks: tuple[np.ndarray, ...]
+    bias: float
+    grad_pointwise: np.ndarray
+    hess_pointwise: np.ndarray
+    step_duals: np.ndarray
+    certified: np.ndarray
+    best: np.ndarray
+    interior: np.ndarray = _NOTHING
+    near: Near | None = None
+    seen: np.ndarray = _NOTHING
+    reach: float = 0.0
+
+    @classmethod
+    def initial(cls, examples: np.ndarray) -> RowState:
+        """Return the state of rows that were not visited yet."""
+        a, no_rows = examples["a"].copy(), np.zeros(0, np.int64)
+        nothing = _NOTHING
+        return cls(
+            *(examples, a, no_rows, nothing, nothing, ()),
+            *(0.0, nothing, nothing, nothing, a, a),
+        )
+
+    def factors(self) -> np.ndarray:
+        """Return examples for `gradient`."""
+        factors = np.zeros_like(self.examples)
+        factors["a"] = 1.0
+        return factors
+
+    def examples_with(self, a: np.ndarray) -> np.ndarray:
+        """Return the examples with these dual variables."""
+        examples = self.examples.copy()
+        examples["a"] = a
+        return examples
+
+
+class Near(NamedTuple):
+    """The rows that the interior-point method computes with, where it leaves out others.
+
+    Attributes
+    ----------
+    at : ndarray of int
+        Their numbers.
+    rows : tuple of ndarray
+    duals : ndarray, shape (n_rows,)
+        The dual variables of the others, at ends of their intervals; of these rows 0.
+    sums : ndarray, shape (n_weights + 1,)
+        X^T and the sum of the weighted `duals`.
+    losses : float
+        Of the others, where they were left out.
+    """
+
+    at: np.ndarray
+    rows: Rows
+    duals: np.ndarray
+    sums: np.ndarray
+    losses: float
+
+
+class Linearization(NamedTuple):
+    """The losses at a point and their derivatives, summed over rows.
+
+    Attributes
+    ----------
+    losses : float
+        Infinity where they or their derivatives overflow.
+    gradient : ndarray, shape (n_weights + 1,)
+        The intercept is last.
+    hessian : ndarray, shape (n_weights + 1, n_weights + 1) or (n_weights + 1,)
+        The Hessian, or its diagonal.
+    residual : ndarray or None
+        `dual_residual` of minus the losses' derivatives, if there is an intercept.
+    step_gap : float
+        See `tangents`.
+    """
+
+    losses: float
+    gradient: np.ndarray
+    hessian: np.ndarray
+    residual: np.ndarray | None
+    step_gap: float
+
+
+def predicted(objective: Objective, state: RowState, wx: np.ndarray) -> RowState:
+    """Return the state at new predictions, where the current dual variables are to be certified."""
+    kinks: tuple[np.ndarray, ...] = ()
+    if objective.intercept and not objective.phi.is_smooth:
+        kinks = _kinks(state.examples, wx, objective.phi.corners(state.examples["y"]))
+    return state._replace(wx=wx, kinks=kinks, certified=state.a)
+
+
+def _kinks(
+    examples: np.ndarray, wx: np.ndarray, corners: Sequence[Corner]
+) -> tuple[np.ndarray, ...]:
+    """Return the intercepts where the losses have corners, ascending, and cumulated weights.
+
+    The weights are multiplied by the derivatives right of the corners, and by minus those left.
+    """
+    kinks = np.concatenate([corner.place - wx for corner in corners])
+    order = np.argsort(kinks, kind="stable")
+    weight = np.tile(examples["weight"], len(corners))[order]
+    rises = np.concatenate([-corner.low for corner in corners])[order]
+    falls = np.concatenate([corner.high for corner in corners])[order]
+    return kinks[order], *(np.append(0.0, np.cumsum(weight * share)) for share in (rises, falls))
+
+
+def intercept_derivatives(
+    objective: Objective, state: RowState, biases: Sequence[float]
+) -> np.ndarray:
+    """Return the first and second derivatives of the sum of the losses by the intercept.
+
+    Returns
+    -------
+    ndarray, shape (2, n_biases)
+    """
+    if state.kinks:
+        kinks, rises, falls = state.kinks
+        gradient = (
+            rises[np.searchsorted(kinks, biases)]
+            + falls[np.searchsorted(kinks, biases, side="right")]
+            - falls[-1]
+        )
+        return np.array([gradient, np.zeros_like(gradient)])
+    each = (objective.derivatives(state.examples, state.wx, bias) for bias in biases)
+    return np.array([[part.sum() for part in pair] for pair in each]).T
+
+
+def dual_residual(objective: Objective, state: RowState) -> np.ndarray | None:
+    """Return the sums over all rows that `projected` has to know, if there is an intercept."""
+    if not objective.intercept:
+        return None
+    examples = state.examples
+    return objective.phi.dual_sums(examples["weight"], examples["y"], state.certified)
+
+
+def projected(objective: Objective, state: RowState, residual: np.ndarray | None) -> RowState:
+    """Make the dual variables feasible for an intercept: shift or scale them to a sum of 0.
+
+    Parameters
+    ----------
+    objective : Objective
+    state : RowState
+    residual : ndarray or None
+        `dual_residual` of all rows.
+    """
+    if residual is None:
+        return state
+    a = objective.phi.balanced(state.certified, state.examples["y"], residual)
+    return state._replace(certified=a)
+
+
+def gap_sums(objective: Objective, state: RowState, bias: float) -> np.ndarray:
+    """Return the sums of the losses and of the Fenchel-Young gaps at the last x . w."""
+    return np.array(objective.gaps(state.examples, state.certified, state.wx, bias))
+
+
+def tangents(
+    objective: Objective, state: RowState, w: np.ndarray, bias: float, after_step: bool
+) -> tuple[RowState, float, float]:
+    """Return the losses at a point, without sums of their derivatives.
+
+    Parameters
+    ----------
+    objective : Objective
+    state : RowState
+    w, bias
+        The point.
+    after_step : bool
+        Whether a Newton step led from the last tangents there.
+
+    Returns
+    -------
+    RowState
+    losses : float
+        Infinity where they or their derivatives overflow.
+    step_gap : float
+        An estimate of the Fenchel-Young gaps of the step's dual variables; infinity without a step.
+    """
+    wx = objective.scores(w)
+    last = None
+    if after_step:
+        change = (wx - state.wx) + (bias - state.bias)
+        last = state.grad_pointwise, state.hess_pointwise, change
+    losses, slopes, bends, duals, gap = second_order.tangents(
+        state.examples, wx, bias, objective.loss, objective.parameter, last, objective.threads
+    )
+    if not losses < FAR:
+        losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
+    return _at(state, wx, bias, slopes, bends, duals), losses, gap
+
+
+def _at(
+    state: RowState,
+    wx: np.ndarray,
+    bias: float,
+    slopes: np.ndarray,
+    bends: np.ndarray,
+    duals: np.ndarray,
+) -> RowState:
+    return state._replace(
+        wx=wx, bias=bias, grad_pointwise=slopes, hess_pointwise=bends, step_duals=duals
+    )
+
+
+def gradient(objective: Objective, state: RowState, factors: np.ndarray) -> np.ndarray:
+    """Return the gradient of the losses at the last tangents; the intercept is last.
+
+    `factors` are examples to write to, whose dual variables are 1: to make them takes as long.
+    """
+    factors["weight"] = state.grad_pointwise
+    sums = np.zeros(objective.n_weights + 1)
+    visits.weights_of(*objective.rows, factors, sums[:-1], 1.0)
+    sums[-1] = state.grad_pointwise.sum()
+    return sums
+
+
+def newton_system(objective: Objective, state: RowState) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gradient and the Hessian of the losses at the last tangents."""
+    return second_order.newton_system(
+        *objective.rows,
+        state.grad_pointwise,
+        state.hess_pointwise,
+        objective.n_weights,
+        objective.threads,
+    )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is far away
+def linearize(
+    objective: Objective, state: RowState, w: np.ndarray, bias: float
+) -> tuple[RowState, Linearization]:
+    """Return the losses at a point and their derivatives, with the diagonal of the Hessian."""
+    losses, wx, slopes, bends, gradient, diagonal = hessian_products.tangent(
+        *objective.rows,
+        state.examples,
+        w,
+        bias,
+        objective.loss,
+        objective.parameter,
+        objective.threads,
+    )
+    if not (losses < FAR and np.isfinite(gradient).all() and np.isfinite(diagonal).all()):
+        losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
+        gradient, diagonal = np.zeros_like(gradient), np.zeros_like(diagonal)
+    state = _at(state, wx, bias, slopes, bends, _NOTHING)
+    residual = tangent_residual(objective, state)
+    return state, Linearization(losses, gradient, diagonal, residual, np.inf)
+
+
+def minus_slopes(objective: Objective, state: RowState) -> np.ndarray:
+    """Return the dual variables of the last tangents; those of rows without weight are kept."""
+    weight, a = state.examples["weight"], state.certified.copy()
+    np.divide(-state.grad_pointwise, weight, out=a, where=weight > 0)
+    if objective.phi.link == "identity":  # weight * epsilon / weight may be above epsilon
+        a = objective.phi.clip_duals(a, state.examples["y"])
+    return a
+
+
+def tangent_residual(objective: Objective, state: RowState) -> np.ndarray | None:
+    """Return `dual_residual` of minus the derivatives at the last tangents."""
+    return dual_residual(objective, state._replace(certified=minus_slopes(objective, state)))
+
+
+def certified_tangents(
+    objective: Objective, state: RowState, bias: float, residual: np.ndarray | None
+) -> tuple[RowState, float]:
+    """Have minus the last derivatives certified, and return the sum of their gaps.
+
+    It is 0 unless an intercept requires them to be projected.
+    """
+    state = state._replace(certified=minus_slopes(objective, state))
+    if residual is None:
+        return state, 0.0
+    state = projected(objective, state, residual)
+    _, gap = objective.gaps(state.examples, state.certified, state.wx, bias)
+    return state, gap
+
+
+def certified_step(objective: Objective, state: RowState, bias: float) -> tuple[RowState, float]:
+    """Have a Newton step's dual variables certified, and return the sum of their gaps.
+
+    It is infinite if they are out of the conjugate's domain.
+    """
+    _, gap = objective.gaps(state.examples, state.step_duals, state.wx, bias)
+    return state._replace(certified=state.step_duals), gap
+
+
+def hessian_product(objective: Objective, state: RowState, s: np.ndarray) -> np.ndarray:
+    """Return the product of the Hessian of the losses and a vector."""
+    return hessian_products.product(
+        *objective.rows, state.hess_pointwise, s, threads=objective.threads
+    )

@@ -1,0 +1,215 @@
+"""The work of epochs and of Newton steps, counted: what the choice between them rests on.
+
+The unit is a multiply-add of a product of matrices in blocks, of which a core does about eight a
+cycle. Other operations count by what bounds them, in multiples of that: memory, an addition that
+waits for the one before, a mispredicted branch or a function. So the choice does not depend on the
+machine, and neither does the result.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.reductions import weighted_sum
+
+__all__ = [
+    "CHEAP",
+    "EPOCHS",
+    "EPOCHS_OF_CORNERS",
+    "FACTOR",
+    "FEW_PRODUCTS",
+    "INTERIOR_STEPS",
+    "MOST_WEIGHTS",
+    "NEWTON_STEPS",
+    "PRODUCTS",
+    "WORTH",
+    "ascent_work",
+    "choose_linear_solver",
+    "descent_work",
+    "epoch_rate",
+    "epoch_work",
+    "hessian_work",
+    "interior_work",
+    "is_tall",
+    "n_rows",
+    "newton_work",
+    "product_work",
+    "reuses_hessian",
+    "sample_size",
+]
+
+#: A multiply-add of a dense value that is read in order, where 8 bytes a half cycle are the bound.
+DENSE = 4.0
+#: One of a sparse value, or in a visit: a load or a store at an index, or an addition that waits.
+SCATTERED = 16.0
+#: One of a pair of a row's sparse values, for a Hessian.
+PAIR = 4.0
+#: A row that is read in order, and a loss with its derivatives.
+ROW, LOSS = 50.0, 100.0
+#: A visit: a row from memory in random order, and a step with a logarithm and an exponential; or
+#: with neither.
+VISIT, PLAIN_VISIT = 400.0, 200.0
+#: A multiply-add of a factorization, whose rows are read again and again.
+FACTOR = 4.0
+
+#: With more weights no Hessian is formed unless it is asked for: conjugate gradients find the
+#: direction.
+MOST_WEIGHTS = 500
+#: About how many products with the Hessian conjugate gradients take. On ill-conditioned data it is
+#: several times as many, so that forming the matrix pays up to WORTH times their work.
+PRODUCTS, WORTH = 20, 3
+#: And how many where there are more rows than weights, whose Hessian is then better conditioned.
+FEW_PRODUCTS = 5
+#: About how many Newton steps a fit takes from the weights 0, and passes over the rows a step.
+STEPS, PASSES = 6, 4
+#: And how many from the minimum for a sample of the rows, with what that costs; and after epochs.
+SAMPLED_STEPS, NEWTON_STEPS = 2, 3
+#: About how many epochs it takes instead, where features are few and so have much in common.
+EPOCHS = 30
+#: About how many steps coordinate descent takes, with a loss whose model is exact and with others,
+#: and how many features its working set has where there are many. Passes over the rows a step.
+EXACT_STEPS, DESCENT_STEPS, WORKING, DESCENT_PASSES = 1, 3, 128, 2
+#: About how many certificates epochs take, and passes over the rows for each.
+CERTIFICATES, CERTIFICATE_PASSES = 2, 2
+#: About how many iterations the interior-point method takes, what a row costs in each, beside
+#: passes over its features; and how many epochs a loss with a corner takes instead.
+INTERIOR_STEPS, INTERIOR_ROW, INTERIOR_PASSES, EPOCHS_OF_CORNERS = 15, 200.0, 5, 60
+#: A sample of the rows has at least so many, so many for each weight, and this share of them.
+SAMPLE_ROWS, SAMPLE_PER_WEIGHT, SAMPLE_SHARE = 4096, 32, 1 / 32
+#: The work that a step, or all epochs, may take which only polish a solution: about 1 ms.
+CHEAP = 1e7
+
+
+def epoch_work(objective: Objective) -> float:
+    """Return the work of visiting each example once."""
+    visit = PLAIN_VISIT if objective.phi.link is None else VISIT
+    return max(visit * n_rows(objective) + SCATTERED * objective.n_features, 1.0)
+
+
+def product_work(objective: Objective) -> float:
+    """Return the work of a pass over the rows, or of a product with the Hessian."""
+    data, _, _, dense = objective.rows
+    return ROW * n_rows(objective) + SCATTERED * data.size + DENSE * dense.size
+
+
+def hessian_work(objective: Objective) -> float:
+    """Return the work of forming the Hessian and factorizing it."""
+    data, _, indptr, dense = objective.rows
+    width, sparse_pairs = dense.shape[1], 0.0
+    if data.size:
+        lengths = np.diff(indptr).astype(float)
+        sparse_pairs = float(weighted_sum(lengths, lengths + 1 + 2 * width)) / 2
+    dense_work = float(dense.size) * ((width + 1) / 2 + 2 * DENSE)
+    factorization = FACTOR * float(objective.n_weights) ** 3 / 6
+    return float(PAIR * sparse_pairs + dense_work + factorization)
+
+
+def choose_linear_solver(objective: Objective) -> tuple[bool, float]:
+    """Return whether to factorize the Hessian, and the cost of a step in epochs."""
+    epoch = epoch_work(objective)
+    is_many = objective.n_weights > MOST_WEIGHTS
+    n_products = FEW_PRODUCTS if is_many and is_tall(objective) else PRODUCTS
+    by_products = n_products * product_work(objective) / epoch + 1
+    if is_many:
+        return False, by_products
+    with_matrix = hessian_work(objective) / epoch + 1
+    return (True, with_matrix) if with_matrix <= WORTH * by_products else (False, by_products)
+
+
+def is_tall(objective: Objective) -> bool:
+    """Whether there are at least as many rows as weights."""
+    return n_rows(objective) >= objective.n_weights
+
+
+def reuses_hessian(objective: Objective) -> bool:
+    """Whether it costs more to form the Hessian than another iteration."""
+    return hessian_work(objective) > CHEAP
+
+
+def newton_work(objective: Objective, *, from_sample: bool = False) -> float:
+    """Return the work of Newton's method by factorization.
+
+    It begins at the weights 0, or at the minimum for a sample if there are enough rows for one.
+    """
+    steps = SAMPLED_STEPS if from_sample and sample_size(objective) else STEPS
+    if objective.phi.is_quadratic:
+        steps = 1
+    step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * n_rows(objective)
+    return steps * step
+
+
+def interior_work(objective: Objective) -> float:
+    """Return the work of the interior-point method."""
+    passes = INTERIOR_PASSES * product_work(objective) + INTERIOR_ROW * n_rows(objective)
+    return INTERIOR_STEPS * (hessian_work(objective) + passes)
+
+
+def epoch_rate(objective: Objective, squared_norm: float) -> float:
+    """Return the logarithm of the factor by which an epoch lowers the gap, whatever l1 is.
+
+    It falls with the condition, the rows' curvature relative to l2 (Shalev-Shwartz and Zhang,
+    2013), and is about twice what they prove.
+
+    Parameters
+    ----------
+    objective : Objective
+    squared_norm : float
+        The mean of those of the rows.
+    """
+    return 2 / (1 + objective.phi.curvature * squared_norm / objective.l2)
+
+
+def ascent_work(objective: Objective, squared_norm: float, tol: float) -> float:
+    """Return the work of epochs until the relative gap is `tol`, whatever l1 is.
+
+    Parameters
+    ----------
+    objective : Objective
+    squared_norm : float
+        The mean of those of the rows.
+    tol : float
+    """
+    n_epochs = -math.log(max(tol, 1e-16)) / epoch_rate(objective, squared_norm)
+    certificates = CERTIFICATES * CERTIFICATE_PASSES * _pass_work(objective)
+    return n_epochs * epoch_work(objective) + certificates
+
+
+def descent_work(objective: Objective, *, is_warm: bool = False, n_nonzero: int = WORKING) -> float:
+    """Return the work of coordinate descent, with so many weights that are not 0, if not fewer."""
+    n = objective.n_weights
+    data, _, indptr, dense = objective.rows
+    working = n if n <= 2 * WORKING else min(max(n_nonzero, WORKING), n)
+    lengths = np.diff(indptr) * (working / max(n, 1))
+    pairs = float(weighted_sum(lengths, lengths + 1)) / 2
+    matrix = PAIR * pairs + FACTOR * working**3 / 6
+    if dense.size:
+        matrix += len(dense) * working * ((working + 1) / 2 + 2 * DENSE)
+    if working < n:  # columns are taken
+        matrix += 3 * SCATTERED * data.size
+    a_pass = _pass_work(objective)
+    exact = objective.phi.is_quadratic
+    steps = EXACT_STEPS if exact or is_warm else DESCENT_STEPS
+    return steps * (matrix + DESCENT_PASSES * a_pass) + a_pass
+
+
+def sample_size(objective: Objective) -> int:
+    """Return how many rows to look for a beginning of Newton's method in; 0: that is no use.
+
+    A step from there is worth several from the weights 0. Least squares take one anyway.
+    """
+    n = n_rows(objective)
+    size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * objective.n_weights, int(SAMPLE_SHARE * n))
+    return size if not objective.phi.is_quadratic and 8 * size <= n else 0
+
+
+def _pass_work(objective: Objective) -> float:
+    """Return the work of a product with the rows, and of the losses."""
+    return product_work(objective) + LOSS * n_rows(objective)
+
+
+def n_rows(objective: Objective) -> int:
+    """Return the number of rows."""
+    return int(objective.rows[2].size) - 1
