@@ -250,7 +250,7 @@ GOOD: dict[str, Any] = {
     "arrays.csr.ascends": lambda: [np.array([0, 2, 1]), np.array([0, 2, 3])],
     "arrays.csr.take": lambda: [*_rows()[:3], np.array([4, 0, 4]), D],
     "arrays.csr.dot": lambda: [*_rows()[:3], np.ones((D, 2))],
-    "stream.ftrl.learn": lambda: [
+    "linear.ftrl.learn": lambda: [
         *_rows()[:3], np.arange(N), np.ones((N, 1)), np.ones(N), np.ones((D + 1, 1, 3)),
         np.ones((D + 1, 1)), np.ones((2, 2)), 2, "logistic_loss", 1.0, True, 0.1, 0.1, 0.1, 0.1, 1,
         {"t_": 0, "_averaged": 0}, {"a": 1},
@@ -314,20 +314,20 @@ GOOD: dict[str, Any] = {
     "update.commit.carry_out": lambda: [[_dense(), commit.Count(np.array(3))], _undo(), _undo()],
     "arrays.csr.check_indices": lambda: [np.array([1, 2]), 3, "ids"],
     "arrays.csr.check_csr": lambda: [*_rows()[:3], (N, D), "X"],
-    "sdca.visits.moments": lambda: [np.ones((N, WIDTH)), 0],
-    "sdca.coordinate_descent.descend_matrix": lambda: [
+    "linear.visits.moments": lambda: [np.ones((N, WIDTH)), 0],
+    "linear.coordinate_descent.descend_matrix": lambda: [
         np.eye(3), np.ones(3), np.zeros(3), 0.5, 0.0, 4
     ],
-    "sdca.coordinate_descent.descend_columns": lambda: [
+    "linear.coordinate_descent.descend_columns": lambda: [
         *_rows(), np.ones(M), *np.ones((2, N)), np.ones(M), np.zeros(N), 0.1, 0.5, 0.1, 0.0, 4
     ],
-    "sdca.interior_point.advance": lambda: [np.ones((9, N)), 0.5, 0],
-    "sdca.interior_point.predict": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0],
-    "sdca.interior_point.correct": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0.1, 0],
-    "sdca.interior_point.step": lambda: [
+    "linear.interior_point.advance": lambda: [np.ones((9, N)), 0.5, 0],
+    "linear.interior_point.predict": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0],
+    "linear.interior_point.correct": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0.1, 0],
+    "linear.interior_point.step": lambda: [
         np.ones((N, D)), np.ones((9, N)), np.zeros(D + 1), 1.0, True, 0.5, 1.0, 1.0
     ],
-    "sdca.second_order.gaps": lambda: [
+    "linear.second_order.gaps": lambda: [
         _examples(),
         *np.ones((2, N)),
         0.0,
@@ -335,9 +335,9 @@ GOOD: dict[str, Any] = {
         1.0,
         0,
     ],
-    "sdca.second_order.derivatives": lambda: [_examples(), np.ones(N), 0.0, "squared_loss", 1.0, 0],
-    "sdca.second_order.newton_system": lambda: [*_rows(), np.ones(N), np.ones(N), M, 0],
-    "sdca.second_order.tangents": lambda: [
+    "linear.second_order.derivatives": lambda: [_examples(), np.ones(N), 0.0, "squared_loss", 1.0, 0],
+    "linear.second_order.newton_system": lambda: [*_rows(), np.ones(N), np.ones(N), M, 0],
+    "linear.second_order.tangents": lambda: [
         _examples(),
         np.ones(N),
         0.0,
@@ -346,24 +346,24 @@ GOOD: dict[str, Any] = {
         (np.ones(N), np.ones(N), np.ones(N)),
         0,
     ],
-    "sdca.second_order.solve": lambda: [np.eye(3), np.ones(3), False, 0.0],
-    "sdca.hessian_products.product": lambda: [*_rows(), np.ones(N), np.ones(M + 1), 0, 0],
-    "sdca.hessian_products.diagonal": lambda: [*_rows(), np.ones(N), M, 0],
-    "sdca.hessian_products.tangent": lambda: [
+    "linear.second_order.solve": lambda: [np.eye(3), np.ones(3), False, 0.0],
+    "linear.hessian_products.product": lambda: [*_rows(), np.ones(N), np.ones(M + 1), 0, 0],
+    "linear.hessian_products.diagonal": lambda: [*_rows(), np.ones(N), M, 0],
+    "linear.hessian_products.tangent": lambda: [
         *_rows(), _examples(), np.zeros(M), 0.0, "squared_loss", 1.0, 0,
     ],
-    "sdca.fingerprint.of_strings": lambda: [["a", b"b" * 200]],
-    "sdca.fingerprint.of_bytes": lambda: [np.array([b"a", b"bcd"])],
-    "sdca.fingerprint_table.FingerprintTable.__len__": lambda: [
+    "tf_sdca.fingerprint.of_strings": lambda: [["a", b"b" * 200]],
+    "tf_sdca.fingerprint.of_bytes": lambda: [np.array([b"a", b"bcd"])],
+    "tf_sdca.fingerprint_table.FingerprintTable.__len__": lambda: [
         fingerprint_table.FingerprintTable()
     ],
-    "sdca.fingerprint_table.FingerprintTable.fingerprints": lambda: [
+    "tf_sdca.fingerprint_table.FingerprintTable.fingerprints": lambda: [
         fingerprint_table.FingerprintTable()
     ],
-    "sdca.fingerprint_table.FingerprintTable.find": lambda: [
+    "tf_sdca.fingerprint_table.FingerprintTable.find": lambda: [
         fingerprint_table.FingerprintTable(), PRINTS.copy(),
     ],
-    "sdca.fingerprint_table.FingerprintTable.add": lambda: [
+    "tf_sdca.fingerprint_table.FingerprintTable.add": lambda: [
         fingerprint_table.FingerprintTable(), PRINTS.copy(),
     ],
     "update.multi_tensor.many_call": lambda: [KERNEL, _many(), (0.1, 0.9), 0, 1.0, 1.0],
@@ -442,38 +442,38 @@ GOOD: dict[str, Any] = {
     "platform.runtime.has_openmp": list,
     "platform.runtime.has_v3": list,
     "platform.runtime.has_v4": list,
-    "sdca.visits.shuffled": lambda: [9, 4, 1, 1],
-    "sdca.visits.awake": lambda: [np.array([0, 1, 6], np.uint8), 2],
-    "sdca.visits.importance": lambda: [_examples(), np.ones(N), "squared_loss", 1.0, 1.0],
-    "sdca.visits.sampled": lambda: [np.ones(N), 1, 1],
-    "sdca.visits.weights_of": lambda: [*_rows(), _examples(), np.zeros(M), 1.0],
-    "sdca.visits.squared_norms": lambda: [np.ones(3 * N), _rows()[2], np.ones((N, WIDTH))],
-    "sdca.visits.predictions": lambda: [*_rows(), np.zeros(M), 0.0, 0],
-    "sdca.visits.terms": lambda: [_examples(), np.ones(N), np.ones(N), "squared_loss"],
-    "sdca.blocks.visit": lambda: _loop(
+    "linear.visits.shuffled": lambda: [9, 4, 1, 1],
+    "linear.visits.awake": lambda: [np.array([0, 1, 6], np.uint8), 2],
+    "linear.visits.importance": lambda: [_examples(), np.ones(N), "squared_loss", 1.0, 1.0],
+    "linear.visits.sampled": lambda: [np.ones(N), 1, 1],
+    "linear.visits.weights_of": lambda: [*_rows(), _examples(), np.zeros(M), 1.0],
+    "linear.visits.squared_norms": lambda: [np.ones(3 * N), _rows()[2], np.ones((N, WIDTH))],
+    "linear.visits.predictions": lambda: [*_rows(), np.zeros(M), 0.0, 0],
+    "linear.visits.terms": lambda: [_examples(), np.ones(N), np.ones(N), "squared_loss"],
+    "linear.blocks.visit": lambda: _loop(
         _examples(), np.zeros(M), "squared_loss", 1.0, 1.0, 0.0, 0.0, 0.0, 1.0
     ),
-    "sdca.blocks.change": lambda: [np.ones(3), np.ones(3), 0.0, 1.0],
-    "sdca.blocks.excesses": lambda: [np.ones(3), np.ones(3), 0.0],
-    "sdca.blocks.kept": lambda: [1.0, 1.0, 1.0, 2, 1.0],
-    "sdca.multiclass.epoch": lambda: _loop(
+    "linear.blocks.change": lambda: [np.ones(3), np.ones(3), 0.0, 1.0],
+    "linear.blocks.excesses": lambda: [np.ones(3), np.ones(3), 0.0],
+    "linear.blocks.kept": lambda: [1.0, 1.0, 1.0, 2, 1.0],
+    "linear.multiclass.epoch": lambda: _loop(
         _samples(), _lanes(N), _lanes(N), _lanes(M), np.zeros(8), 8, "hinge_loss", 1.0, 1.0,
         0.0, 0.0,
     ),
-    "sdca.multiclass.predictions": lambda: [*_rows(), _lanes(M)],
-    "sdca.multiclass.weights_of": lambda: [*_rows(), _lanes(N), M],
-    "sdca.feature_groups.Places.__new__": lambda: [np.array([3, 9, 4])],
-    "sdca.feature_groups.count": lambda: [np.array([0, 0, 2]), np.zeros(3, np.int64)],
-    "sdca.feature_groups.fill": lambda: [
+    "linear.multiclass.predictions": lambda: [*_rows(), _lanes(M)],
+    "linear.multiclass.weights_of": lambda: [*_rows(), _lanes(N), M],
+    "tf_sdca.feature_groups.Places.__new__": lambda: [np.array([3, 9, 4])],
+    "tf_sdca.feature_groups.count": lambda: [np.array([0, 0, 2]), np.zeros(3, np.int64)],
+    "tf_sdca.feature_groups.fill": lambda: [
         np.zeros(4), np.zeros(4, np.int32), np.array([0, 2, 2]), np.array([0, 0, 2]),
         np.array([3, 9, 4]), np.ones(3), _places(), 0, np.full(3, -1),
     ],
-    "sdca.feature_groups.first_not_finite": lambda: [np.ones(3)],
-    "sdca.solver.epoch": lambda: _loop(
+    "tf_sdca.feature_groups.first_not_finite": lambda: [np.ones(3)],
+    "linear.solver.epoch": lambda: _loop(
         _examples(), np.zeros(M), np.zeros((2, M)), np.zeros(N), np.zeros(N, np.uint8),
         "squared_loss", 1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 2, 0,
     ),
-    "sdca.solver.epoch_of_sweeps": lambda: [
+    "linear.solver.epoch_of_sweeps": lambda: [
         *_rows(), _examples(), np.zeros(M), np.zeros(N, np.uint8), 1, 3, 0, "squared_loss", 1.0,
         1.0, 0.0, 0.0, 0.1,
     ],

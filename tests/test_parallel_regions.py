@@ -84,7 +84,7 @@ def test_what_does_not_report_is_found() -> None:
 def test_one_function_runs_teams() -> None:
     """Only linear models have other regions, for functions of typed views of several types."""
     assert regions().count("runtime.pyx") == 1
-    assert set(regions()) == {"runtime.pyx", "linear"}
+    assert set(regions()) == {"runtime.pyx", "linear", "tf_sdca"}
 
 
 @needs_sources
