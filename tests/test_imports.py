@@ -268,3 +268,22 @@ def test_no_folder_imports_what_is_above_it() -> None:
     graph = graph_of(modules_of(Path(str(tfopt.__file__)).parent), annotations=True)
     assert len(graph) > 200 and sum(map(len, graph.values())) > 800
     assert upward(graph) == []
+
+
+def importers(package: ModuleType, other: str) -> set[str]:
+    """Return the modules of a package that import another package or a module of it."""
+    return {
+        module
+        for module, path in modules_of(Path(str(package.__file__)).parent).items()
+        if any(f"{name}.".startswith(f"{other}.") for name, _ in all_imports_in(path, True))
+    }
+
+
+def test_the_specification_stands_apart() -> None:
+    """It imports nothing of tfopt; one file of tfopt runs it, and that in its mode alone."""
+    assert importers(tfopt_ref, "tfopt") == set()
+    assert importers(tfopt, "tfopt_ref") == {"tfopt.kernels.reference"}
+    assert importers(tfopt, "tfopt.kernels.reference") == {"tfopt.kernels"}
+    tree = ast.parse(Path(str(tfopt.kernels.__file__)).read_text())
+    (mode,) = (node for node in tree.body if "tfopt.kernels.reference" in ast.unparse(node))
+    assert isinstance(mode, ast.If) and ast.unparse(mode.test) == "backend == 'reference'"

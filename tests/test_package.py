@@ -12,7 +12,6 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -29,17 +28,6 @@ def python(*arguments: str, cwd: Path | None = None, **environment: str):
         [sys.executable, *arguments], capture_output=True, text=True, timeout=60, cwd=cwd,
         env={**os.environ, **environment},
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(("package", "other"), [(tfopt, "tfopt_ref"), (tfopt_ref, "tfopt")])
-def test_neither_package_imports_the_other(package: ModuleType, other: str) -> None:
-    for path in Path(package.__file__).parent.rglob("*.py*"):
-        if path.suffix not in (".py", ".pyx", ".pxd", ".pyi"):
-            continue
-        for line in path.read_text().splitlines():
-            words = line.replace(",", " ").split()
-            if words[:1] in (["import"], ["from"], ["cimport"]):
-                assert other not in [word.split(".")[0] for word in words[1:]], path
 
 
 @pytest.mark.parametrize("name", ["tfopt", "tfopt_ref"])

@@ -34,7 +34,7 @@ These define linear models, most of them by dual coordinate ascent:
 26. `ftrl_stream`: learning from a stream instead, by FTRL-Proximal.
 27. `sparse_rows`: or from batches of sparse rows, by any optimizer.
 
-`autodiff` defines gradients of NumPy functions. `backend` lets tfopt run on these formulas.
+`autodiff` defines gradients of NumPy functions.
 """
 
 from tfopt_ref import autodiff, clip_ops, sdca_ops, training_ops

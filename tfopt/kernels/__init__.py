@@ -71,6 +71,6 @@ norms.use_sums(_compiled.sums_capsule)
 layout.use_halves(_compiled.halves_capsule)
 if backend == "reference":
     # kept alive, because its steps are called as long as the process runs
-    _reference = import_module("tfopt_ref.backend").ReferenceBackend(RULES)
+    _reference = import_module("tfopt.kernels.reference").ReferenceBackend(RULES)
     step_table.call_steps(_reference.capsule)
 kernels: dict[str, step_table.Kernel] = _kernels(RULES)

@@ -1,7 +1,7 @@
-"""The formulas as steps that tfopt's drivers call: any program can be run on the specification.
+"""The formulas of :mod:`tfopt_ref` as steps that the drivers call, for TFOPT_BACKEND=reference.
 
-tfopt chooses it by the environment variable ``TFOPT_BACKEND=reference``. Its checks, plans and
-drivers then work as ever, and ask the formulas here for what a run of elements becomes.
+Checks, plans and drivers work as ever, and ask a formula for what a run of elements becomes. No
+other file of tfopt imports the specification, and this one is imported in that mode alone.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.rules import Rule
 from tfopt_ref import training_ops, update
 from tfopt_ref.arithmetic import get_flush_denormals, set_flush_denormals
 from tfopt_ref.training_op import TrainingOp
@@ -41,11 +42,11 @@ _Step = CFUNCTYPE(None, POINTER(c_void_p), c_ssize_t, c_void_p)
 _Scalars = CFUNCTYPE(None, POINTER(c_double), POINTER(c_double), c_int, c_void_p)
 
 
-_NO_STEPS = (c_void_p * 2)()  # of 16-bit types, which then come as float32
-
-
 class _Steps(Structure):
-    """The struct of kernels/update/step_table.pxd: C functions, null where there is none."""
+    """The struct of kernels/platform/step_types.pxd: C functions, null where there is none.
+
+    Where there is none for 16-bit types, their numbers come as float32.
+    """
 
     _fields_ = [
         ("dense", c_void_p),
@@ -69,8 +70,8 @@ class ReferenceBackend:
 
     Parameters
     ----------
-    rules : iterable of tfopt.rules.Rule
-        The rows of tfopt's table, in its order.
+    rules : iterable of Rule
+        The rows of the table, in its order.
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class ReferenceBackend:
         The table; to be used no longer than this object is kept.
     """
 
-    def __init__(self, rules: Iterable[Any]) -> None:
+    def __init__(self, rules: Iterable[Rule]) -> None:
         self._functions: list[Any] = []  # that C calls
         entries = [entry for rule in rules for entry in self._entries(rule)]
         self._table = (_Steps * len(entries))(*entries)
@@ -87,7 +88,7 @@ class ReferenceBackend:
         pythonapi.PyCapsule_New.argtypes = [c_void_p, c_char_p, c_void_p]
         self.capsule = pythonapi.PyCapsule_New(byref(self._table), self._name, None)
 
-    def _entries(self, rule: Any) -> Iterator[_Steps]:
+    def _entries(self, rule: Rule) -> Iterator[_Steps]:
         """Yield the steps of a rule's variants: of each combination of flags, for each type."""
         op: TrainingOp = getattr(training_ops, f"apply_{rule.name}")
         for constants in rule.variants:
@@ -124,15 +125,11 @@ class ReferenceBackend:
             return self._address(_Step(step))
 
         return _Steps(
-            step_of(op.dense),
-            _NO_STEPS,
-            step_of(op.rows),
-            _NO_STEPS,
-            step_of(op.width1),
-            step_of(op.absent),
-            None,
-            self._address(_Scalars(keep_hypers)),
-            None,
+            dense=step_of(op.dense),
+            rows=step_of(op.rows),
+            width1=step_of(op.width1),
+            absent=step_of(op.absent),
+            scalars=self._address(_Scalars(keep_hypers)),
         )
 
     def _address(self, function: Any) -> int | None:
