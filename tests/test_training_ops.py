@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,6 +15,7 @@ from cases import DTYPES, RULES, WITH_ROWS, arrays_for, assert_same_bits, ordina
 import tfopt
 import tfopt_ref
 from tfopt.rules import OPS, Rule, checks_of
+from tfopt_ref.training_op import TrainingOp
 
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 each_rule_of_rows = pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
@@ -41,7 +43,7 @@ def test_ops_take_what_their_formulas_do(rule: Rule) -> None:
     beside: dict[str, Any] = dict(BESIDE)
     if rule in WITH_ROWS:
         beside |= {"indices": None, "check_indices": True}
-        beside["duplicates"] = "sequential" if formula.absent is None else "sum"
+        beside["duplicates"] = "sum" if formula.absent else "sequential"
     defaults = {name: default for name, default in named.items() if name not in required}
     assert defaults == {**formula.flags, **beside}
     assert list(formula.flags) == list(defaults)[: len(formula.flags)]
@@ -50,7 +52,17 @@ def test_ops_take_what_their_formulas_do(rule: Rule) -> None:
 def test_both_packages_have_every_rule_of_the_table() -> None:
     names = sorted(f"apply_{rule.name}" for rule in RULES)
     assert sorted(tfopt.training_ops.__all__) == names
-    assert sorted(tfopt_ref.training_ops.__all__) == names
+    formulas = vars(tfopt_ref.training_ops)
+    assert sorted(name for name in formulas if name.startswith("apply_")) == names
+    assert all(isinstance(formulas[name], TrainingOp) for name in names)
+
+
+@each_rule
+def test_formulas_name_the_equation_and_the_op(rule: Rule) -> None:
+    doc = getattr(tfopt_ref.training_ops, f"apply_{rule.name}").__doc__
+    assert re.search("``.*(<-|=|sqrt).*``", doc)
+    ops = [f"Apply{OPS[rule.name].name}"] if rule.name in OPS else []
+    assert re.findall(r"\((Apply\w+)\)", doc) == ops
 
 
 @each_rule

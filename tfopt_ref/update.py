@@ -13,8 +13,6 @@ from tfopt_ref.rounding import noise, rounded
 from tfopt_ref.storage import is_blocks, loaded, stored
 from tfopt_ref.training_op import Formula, TrainingOp
 
-__all__ = ["Gradient", "Rows", "step", "summed", "updated"]
-
 
 class Rows(NamedTuple):
     """Gradients of some rows: `values[i]` is one of row `indices[i]`."""
@@ -85,16 +83,16 @@ def updated(
         if not isinstance(grad, Rows):
             step(rule.dense, new, grad, *more)
             return new
-        if duplicates == "sum" or (rule.absent is not None and duplicates != "error"):
+        if duplicates == "sum" or (rule.absent and duplicates != "error"):
             grad = summed(grad)
         named = rule.width1 if math.prod(grad.values.shape[1:]) == 1 else rule.rows
         for row, g in zip(grad.indices.tolist(), grad.values, strict=True):
             one = [array[row : row + 1] for array in new]
             step(named, one, g[np.newaxis], *more, first=row * inner)
-        if rule.absent is not None:
+        if rule.absent:
             for row in {*range(len(new[0]))} - {*grad.indices.tolist()}:
                 one = [array[row : row + 1] for array in new]
-                step(rule.absent, one, None, *more, first=row * inner)
+                step(rule.dense, one, None, *more, first=row * inner)
     return new
 
 
@@ -119,8 +117,8 @@ def step(
     shape = arrays[0].shape
     old = [loaded(array, shape) if is_blocks(array) else operand(array, dtype) for array in arrays]
     by_grad, by_var = scales
-    scaled = [] if grad is None else [operand(grad, dtype) * operand(by_grad, dtype)]
-    new = formula(_times(old[0], by_var), *old[1:], *scaled, **hypers)
+    scaled = None if grad is None else operand(grad, dtype) * operand(by_grad, dtype)
+    new = formula(_times(old[0], by_var), *old[1:], scaled, **hypers)
     if decay:
         new = (cautiously_decayed(old[0], new[0], operand(decay, dtype)), *new[1:])
     for k, (array, before, value) in enumerate(zip(arrays, old, new, strict=True)):

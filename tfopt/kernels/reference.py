@@ -102,10 +102,7 @@ class ReferenceBackend:
         def keep_hypers(hypers: Any, scales: Any, dense: int, into: int) -> None:
             _view(into, _SCALES + n, dtype)[:] = scales[:_SCALES] + hypers[:n]
 
-        def step_of(formula: Callable[..., Any] | None) -> int | None:
-            if formula is None:
-                return None
-
+        def step_of(formula: Callable[..., Any], absent: bool = False) -> int | None:
             def step(p: Any, size: int, h: int) -> None:
                 *variables, grad = (
                     _view(p[k], 1 if name in op.row_slots else size, dtype)
@@ -118,7 +115,7 @@ class ReferenceBackend:
                 grad_scale, var_scale, *hypers = _view(h, _SCALES + n, dtype)
                 _follow_the_processor()
                 with np.errstate(all="ignore"):
-                    own = None if formula is op.absent else grad
+                    own = None if absent else grad
                     options = dict(zip(op.hypers, hypers, strict=True)) | flags
                     update.step(formula, variables, own, options, (grad_scale, var_scale.real))
 
@@ -128,7 +125,7 @@ class ReferenceBackend:
             dense=step_of(op.dense),
             rows=step_of(op.rows),
             width1=step_of(op.width1),
-            absent=step_of(op.absent),
+            absent=step_of(op.dense, absent=True) if op.absent else None,
             scalars=self._address(_Scalars(keep_hypers)),
         )
 
