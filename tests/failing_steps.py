@@ -13,8 +13,8 @@ try:
     from _testcapi import remove_mem_hooks, set_nomemory
 except ImportError:
     sys.exit(77)
+from interrupted import MAKERS
 from step_cases import everything, gradients, params
-from test_whole_steps import MAKERS
 
 #: More allocations than a step makes.
 MANY = 3000

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.bitsandbytes import CLASSES, FILE, SHAPES, STEPS, gradients, values
+from golden.bitsandbytes import (
+    CLASSES,
+    SAME,
+    SHAPES,
+    STEPS,
+    gradients,
+    recorded,
+    state_of,
+    values,
+    variables,
+)
 
 import tfopt_ref.storage
 from tfopt import optimizers
@@ -15,8 +25,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.interop.bitsandbytes import load_state_dict, states
 from tfopt.storage import DYNAMIC8, POSITIVE_DYNAMIC8, dequantize, dynamic_map, quantize
 
-RECORDED = dict(np.load(FILE))
-SAME = {"Adam8bit": "Adam", "AdamW8bit": "AdamW", "Lion8bit": "Lion"}
+RECORDED = recorded()
 OTHERS = {"SGD8bit": "SGD", "RMSprop8bit": "RMSprop"}
 each_sign = pytest.mark.parametrize("dtype", [DYNAMIC8, POSITIVE_DYNAMIC8], ids=["signed", "not"])
 each_same = pytest.mark.parametrize("theirs", SAME)
@@ -60,31 +69,6 @@ def test_other_dtypes_have_no_table() -> None:
 
 
 # ---- states
-
-
-def state_of(name: str) -> dict[str, Any]:
-    """Return the state that was recorded of an optimizer, as its state_dict() is."""
-    state: dict[int, dict[str, Any]] = {}
-    for number in range(len(SHAPES)):
-        parts = {
-            key.rpartition("/")[2]: array.copy()
-            for key, array in RECORDED.items()
-            if key.startswith(f"{name}/{number}/")
-        }
-        if "absmax1" in parts:
-            parts["qmap1"] = RECORDED["True/map"]
-        if "absmax2" in parts:
-            parts["qmap2"] = RECORDED["False/map"]
-        state[number] = parts
-    given = dict(CLASSES[name])
-    first = given.pop("momentum", given.pop("alpha", 0.9))
-    second = {"SGD8bit": 0.0, "RMSprop8bit": 0.0, "Lion8bit": 0.99}.get(name, 0.999)
-    group = {"lr": 0.01, "betas": (first, second), "eps": 1e-8, "weight_decay": 0.0, **given}
-    return {"state": state, "param_groups": [{**group, "params": [0, 1]}]}
-
-
-def variables() -> list[np.ndarray]:
-    return [np.ones(shape, np.float32) for shape in SHAPES]
 
 
 @each_same

@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from test_whole_steps import interrupting, raising_at
-from test_worker_threads import wait_for_threads
+from interrupted import interrupting, raising_at, wait_for_threads
 
 from tfopt.checkpoints import writing
 

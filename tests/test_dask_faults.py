@@ -7,12 +7,10 @@ import itertools
 import os
 import socket
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from dask_cluster import (
     ROWS,
@@ -24,35 +22,14 @@ from dask_cluster import (
     kill_one,
     processes,
 )
+from dask_fits import OPTIONS, alone, fitted
 from distributed import Client
-from sklearn.exceptions import ConvergenceWarning
 
-from tfopt import checkpoints, linear_model
+from tfopt import checkpoints
 from tfopt.dask import FTRLRegressor, SDCAClassifier
 from tfopt.dask.cluster import gathered
 from tfopt.dask.linear.checkpoints import StreamFitCheckpoints
 from tfopt.dask.linear.executor import DaskExecutor
-
-FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "dual_coef_")
-#: Far from the end.
-OPTIONS: dict[str, Any] = {"tol": 1e-9, "max_iter": 5}
-
-
-def fit(model: Any, **options: Any) -> None:
-    rows = data("logistic")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(*(blocks(*rows) if isinstance(model, SDCAClassifier) else rows), **options)
-
-
-def fitted(model: Any, **options: Any) -> dict[str, bytes]:
-    """Fit a model, and return its bits."""
-    fit(model, **options)
-    return {name: np.asarray(getattr(model, name)).tobytes() for name in FITTED}
-
-
-def alone() -> dict[str, bytes]:
-    return fitted(linear_model.SDCAClassifier(num_loss_partitions=ROWS, **OPTIONS))
 
 
 def test_a_fit_goes_on_with_another_scheduler(tmp_path: Path) -> None:

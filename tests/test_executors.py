@@ -93,7 +93,7 @@ def test_processes_of_mpi(tmp_path: Path) -> None:
     )
     if start is None:
         pytest.skip("there is no mpiexec")
-    program = [sys.executable, "-m", "mpi4py", str(TESTS / "executor_cases.py")]
+    program = [sys.executable, "-m", "mpi4py", executor_cases.__file__]
     paths = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [start, "-n", "3", *program, str(tmp_path / "bits")],

@@ -241,7 +241,11 @@ def test_no_wrong_argument_ends_the_process() -> None:
     """Of all that the stubs of the kernels declare, in a process of its own."""
     script = Path(__file__).with_name("stub_calls.py")
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "ignore", str(script)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, (done.stdout[-200:], done.stderr[-2000:])
     assert done.stdout.count("as it should be") == len(stub_calls.declared())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import assert_same_bits
-from test_optimizers import MAKERS, make, state
+from optimizer_makers import MAKERS, make, state
 
 import tfopt
 

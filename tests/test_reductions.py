@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
+from optimizer_makers import BY_SUMS
 
 import tfopt
 from tfopt import IndexedSlices, optimizers
@@ -17,9 +18,8 @@ from tfopt.kernels.update.pipeline import Turns
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
-OPTIMIZERS = ("RowwiseAdagrad", "RowwiseAdam", "AdamMini", "LAMB", "LARS")
 REDUCING = [rule for rule in RULES if rule.reduction]
-each_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
+each_optimizer = pytest.mark.parametrize("name", BY_SUMS)
 
 
 def made(name: str, **arguments: Any) -> Any:
@@ -39,7 +39,7 @@ def test_optimizers_say_what_their_rules_do() -> None:
         assert cls._by_elements is (rule.reduction is None), name
         if rule.reduction:
             found.add(name)
-    assert found == {*OPTIMIZERS}
+    assert found == {*BY_SUMS}
 
 
 @each_optimizer

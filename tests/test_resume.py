@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,9 @@ def test_every_run_goes_on_in_a_new_process(tmp_path: Path) -> None:
     for suffix, some in halves.items():
         checkpoints.save(tmp_path / f"cut.{suffix}", some)
     script = str(Path(__file__).with_name("resumption.py"))
-    subprocess.run([sys.executable, script, str(tmp_path)], check=True, timeout=60)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, script, str(tmp_path)]
+    subprocess.run(command, env=environment, check=True, timeout=60)
     resumed = checkpoints.load(tmp_path / "ends.npz")
     assert sorted(resumed) == sorted(whole)
     assert len(whole) > 450

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from interrupted import interrupting
 from step_cases import every_optimizer, everything, frozen
-from test_whole_steps import interrupting
 
 import tfopt
 from tfopt import IndexedSlices, InvalidArgumentError, Variable, checkpoints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from step_cases import Written, every_optimizer, everything, gradients, params
+from interrupted import MAKERS, Late, interrupting, observed, raising_at
+from step_cases import Written, everything, gradients, params
 
 from tfopt import IndexedSlices, InvalidArgumentError, Variable
 from tfopt.optimizers import (
@@ -24,52 +26,6 @@ from tfopt.optimizers import (
     WeightAverage,
 )
 from tfopt.optimizers.step.prepared_step import PreparedStep
-
-MAKERS = {
-    **every_optimizer(),
-    "catching up": lambda: Adam(0.5, sparse="catch_up"),
-    "catching up, overridden": lambda: Late(0.5, sparse="catch_up"),
-    "observed": lambda: observed(Adam(0.5)),
-    "locked": lambda: Adam(0.5, use_locking=True),
-    "clipped": lambda: Adam(0.5, global_clipnorm=0.5),
-}
-
-
-#: What is raised while a generator is closed is lost.
-interrupting = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
-
-class Late(Adam):
-    """Steps one variable after another, of which rows catch up."""
-
-    def _resource_apply_dense(self, grad: Any, handle: Any, apply_state: Any) -> None:
-        super()._resource_apply_dense(grad, handle, apply_state)
-
-
-def observed(optimizer: Any) -> Any:
-    optimizer.observe = True
-    return optimizer
-
-
-def raising_at(event: int, step: Callable[[], Any]) -> bool:
-    """Take a step in which the n-th call or return raises; return whether there was one."""
-    left = event
-
-    def profile(frame: Any, kind: str, argument: Any) -> None:
-        nonlocal left
-        left -= frame.f_code is not raising_at.__code__
-        if left == 0:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    sys.setprofile(profile)
-    try:
-        step()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-    return left <= 0
 
 
 def chosen_events(step: Callable[[], Any]) -> list[int]:
@@ -342,6 +298,7 @@ def test_an_allocation_that_fails_leaves_no_half_step() -> None:
     """Each one of a step, of every optimizer, in a process of its own."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("failing_steps.py"))],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         check=False,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_whole_steps import interrupting, raising_at
+from interrupted import interrupting, raising_at, wait_for_threads
 
 from tfopt.core.worker_threads import WorkerThreads
 from tfopt.linear_model import SDCAClassifier
@@ -25,14 +25,6 @@ def fitted_in_blocks() -> list[float]:
     X = random.standard_normal((120, 4))
     model = SDCAClassifier(num_loss_partitions=[40] * 3, n_jobs=2, max_iter=9, tol=0.3)
     return model.fit(X, X[:, 0] > 0).coef_.tolist()
-
-
-def wait_for_threads(before: int, event: int) -> None:
-    """Wait until there are no more threads than before."""
-    end = time.monotonic() + 60
-    while _thread._count() > before:
-        assert time.monotonic() < end, f"a thread is left by event {event}"
-        time.sleep(1e-3)
 
 
 @interrupting

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from dask_cluster import addresses, by_hand, processes, start, tasks
+from dask_fits import OPTIONS, alone, fitted
 from distributed import Client
-from test_dask_faults import OPTIONS, alone, fitted
 
 from campaign.calls import one
 from campaign.check import Case, Check

@@ -10,8 +10,8 @@ from typing import Any
 import joblib
 import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
+from interrupted import MAKERS
 from step_cases import everything, gradients, params
-from test_whole_steps import MAKERS
 from updates import update
 
 import tfopt

@@ -9,8 +9,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from cases import assert_same_bits
+from compared_steps import compare
 from optimizer_arguments import RULES
-from test_training_model import compare
 from training_plans import Run, drawn_plan
 from updates import update
 

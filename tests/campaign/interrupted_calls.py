@@ -17,11 +17,10 @@ from unittest import mock
 
 import numpy as np
 from cases import RULES, arrays_for, ordinary_hypers
+from dask_fits import FITTED, OPTIONS, fit
 from distributed import Client
+from interrupted import MAKERS, wait_for_threads
 from step_cases import everything, frozen, gradients, params
-from test_dask_faults import FITTED, OPTIONS, fit
-from test_whole_steps import MAKERS
-from test_worker_threads import wait_for_threads
 from updates import update
 
 import tfopt

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from compared_steps import compare
 from optimizer_arguments import RULES
-from test_training_model import compare
 from training_plans import STACKS, Run, drawn_plan
 
 import tfopt

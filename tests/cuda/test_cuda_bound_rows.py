@@ -12,9 +12,9 @@ import pytest
 from cases import assert_same_bits
 from clip_cases import array_of
 from devices import DEVICE, HostArray
+from optimizer_makers import MAKERS, make
 from test_cuda_bound_steps import LIMITS, Checks, there
 from test_cuda_optimizers import each_dtype
-from test_optimizers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices

@@ -13,8 +13,8 @@ import pytest
 from cases import assert_same_bits
 from clip_cases import array_of
 from devices import DEVICE, HostArray
+from optimizer_makers import make
 from test_cuda_optimizers import each_dtype, each_optimizer
-from test_optimizers import make
 
 import tfopt
 from tfopt import optimizers

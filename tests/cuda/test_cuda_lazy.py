@@ -10,8 +10,8 @@ import pytest
 from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
 from clip_cases import array_of
 from devices import DEVICE
+from optimizer_makers import MAKERS, make
 from test_cuda_optimizers import there
-from test_optimizers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices

@@ -9,7 +9,7 @@ import pytest
 from cases import assert_same_bits
 from clip_cases import array_of
 from devices import DEVICE
-from test_optimizers import MAKERS, make
+from optimizer_makers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices, Variable

@@ -9,9 +9,9 @@ import pytest
 from cases import assert_same_bits
 from clip_cases import array_of
 from devices import DEVICE
+from optimizer_makers import BY_SUMS
 from test_cuda_bound_steps import Checks
 from test_cuda_optimizers import compared, each_dtype, there
-from test_reductions import OPTIMIZERS
 
 import tfopt
 from tfopt import IndexedSlices, Variable, optimizers
@@ -31,12 +31,12 @@ LIMITS: list[dict[str, Any]] = [
 #: An optimizer, what fails, and whether the gradient is of rows. Only some steps take memory.
 FAILING = [
     (name, failure, sparse)
-    for name in OPTIMIZERS
+    for name in BY_SUMS
     for failure in ("take", "launch")
     for sparse in (False, True)
     if failure == "launch" or sparse or name in ("LAMB", "LARS")
 ]
-each_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
+each_optimizer = pytest.mark.parametrize("name", BY_SUMS)
 each_whole = pytest.mark.parametrize("name", WHOLE)
 only_here = pytest.mark.skipif(not DEVICE.on_host, reason="a GPU cannot be told to fail")
 
@@ -159,7 +159,7 @@ def test_rows_that_cannot_be_made_dense(name: str) -> None:
 
 
 @each_dtype
-@pytest.mark.parametrize("name", [*OPTIMIZERS, "Adafactor"])
+@pytest.mark.parametrize("name", [*BY_SUMS, "Adafactor"])
 @pytest.mark.parametrize("limits", [{}, {"clipvalue": 0.5}, {"global_clipnorm": 1.0}], ids=str)
 def test_scaled_steps_are_the_hosts(name: str, dtype: str, limits: dict[str, float]) -> None:
     """And with infinite gradients, dense ones or rows, there is none."""

@@ -10,9 +10,9 @@ import pytest
 from block_codes import same
 from clip_cases import array_of
 from devices import DEVICE
+from optimizer_makers import MAKERS, make
 from test_cuda_bound_steps import Checks
 from test_cuda_optimizers import there
-from test_optimizers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices, Variable

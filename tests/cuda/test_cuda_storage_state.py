@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from block_codes import BLOCKS, same
 from devices import DEVICE
-from golden.bitsandbytes import SHAPES
-from test_bitsandbytes import SAME, state_of, variables
+from golden.bitsandbytes import SAME, SHAPES, state_of, variables
+from optimizer_makers import MAKERS
 from test_cuda_optimizers import there
 from test_cuda_storage import (
     BY_ELEMENTS,
@@ -20,7 +20,6 @@ from test_cuda_storage import (
     made,
     whole,
 )
-from test_optimizers import MAKERS
 
 import tfopt
 from tfopt import IndexedSlices, Variable

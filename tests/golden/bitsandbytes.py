@@ -5,12 +5,16 @@ As a script (``python -m golden.bitsandbytes`` in ``tests``), this writes them.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-__all__ = ["CLASSES", "FILE", "SHAPES", "gradients", "values"]
+__all__ = [
+    "CLASSES", "SAME", "SHAPES", "STEPS",
+    "gradients", "recorded", "state_of", "values", "variables",
+]  # fmt: skip
 
 FILE = Path(__file__).parent / "data/bitsandbytes.npz"
 SHAPES = ((66, 63), (7,))  # more, and fewer elements than bitsandbytes quantizes
@@ -23,6 +27,8 @@ CLASSES: dict[str, dict[str, Any]] = {
     "SGD8bit": {"lr": 0.1, "momentum": 0.9},
     "RMSprop8bit": {"lr": 0.01, "alpha": 0.875},
 }
+#: Which of these are bit for bit an optimizer of this package.
+SAME = {"Adam8bit": "Adam", "AdamW8bit": "AdamW", "Lion8bit": "Lion"}
 
 
 def gradients(step: int) -> list[np.ndarray]:
@@ -36,6 +42,37 @@ def values() -> np.ndarray:
     random = np.random.default_rng(0)
     sizes = 10.0 ** random.integers(-9, 3, 2000)
     return (random.standard_normal(2000) * sizes).astype(np.float32)
+
+
+@cache
+def recorded() -> dict[str, np.ndarray]:
+    """Return what was recorded, by name."""
+    return dict(np.load(FILE))
+
+
+def state_of(name: str) -> dict[str, Any]:
+    """Return the state that was recorded of an optimizer, as its state_dict() is."""
+    state: dict[int, dict[str, Any]] = {}
+    for number in range(len(SHAPES)):
+        parts = {
+            key.rpartition("/")[2]: array.copy()
+            for key, array in recorded().items()
+            if key.startswith(f"{name}/{number}/")
+        }
+        if "absmax1" in parts:
+            parts["qmap1"] = recorded()["True/map"]
+        if "absmax2" in parts:
+            parts["qmap2"] = recorded()["False/map"]
+        state[number] = parts
+    given = dict(CLASSES[name])
+    first = given.pop("momentum", given.pop("alpha", 0.9))
+    second = {"SGD8bit": 0.0, "RMSprop8bit": 0.0, "Lion8bit": 0.99}.get(name, 0.999)
+    group = {"lr": 0.01, "betas": (first, second), "eps": 1e-8, "weight_decay": 0.0, **given}
+    return {"state": state, "param_groups": [{**group, "params": [0, 1]}]}
+
+
+def variables() -> list[np.ndarray]:
+    return [np.ones(shape, np.float32) for shape in SHAPES]
 
 
 def _record() -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import scipy.sparse
 from cases import LAYOUTS, lay_out
-from test_training_model import compare
+from compared_steps import compare
 from training_plans import Plan, Run
 
 import tfopt
