@@ -341,7 +341,8 @@ class Gamma:
         return self.gap(0.0, y, wx)
 
     def slope(self, wx: float, y: float) -> float:
-        return 1 - exp(math.log(y) - wx)
+        s = math.log(y) - wx
+        return -math.expm1(s) if s < 1 else 1 - exp(s)
 
     def bend(self, wx: float, y: float) -> float:
         return exp(math.log(y) - wx)
@@ -350,7 +351,7 @@ class Gamma:
         b = 1 + a
         if b < 0:
             return math.inf
-        return (b * (math.log(b) - math.log(y) - 1) if b > 0 else 0.0) + 1 + math.log(y)
+        return (b * math.log(b) if b > 0 else 0.0) - a * (1 + math.log(y))
 
     def gap(self, a: float, y: float, wx: float) -> float:
         return Poisson().gap(-a, 1.0, math.log(y) - wx)
