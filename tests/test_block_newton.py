@@ -20,7 +20,7 @@ from tfopt.linear_model._blocks import blocks
 from tfopt.linear_model._blocks.execution import ThreadExecutor
 from tfopt.linear_model._fit import conjugate_gradients, newton, plan
 from tfopt.linear_model._fit.features import working_set
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model.losses import LOSSES
 from tfopt_ref import sdca_newton

@@ -22,7 +22,7 @@ from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._blocks import blocks
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.intercept import intercept_search
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.reductions import SparseDelta, reduce_nodes, tree_reduce
 from tfopt.linear_model._fit.rows import RowState
 from tfopt_ref import sdca_solver as twin

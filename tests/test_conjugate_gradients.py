@@ -16,8 +16,8 @@ from tfopt.kernels.linear import hessian_products, second_order, visits
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._fit import conjugate_gradients, work
 from tfopt.linear_model._fit.design import MemoryDesign
-from tfopt.linear_model._fit.objective import Objective
 from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.problem import Objective
 
 SMOOTH = ("logistic_loss", "squared_loss", "smooth_hinge_loss", "poisson_loss")
 

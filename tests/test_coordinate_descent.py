@@ -18,7 +18,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 import tfopt
 from tfopt.kernels.linear import coordinate_descent as kernels
 from tfopt.linear_model._fit import plan, quadratic_model
-from tfopt.linear_model._fit.objective import as_rows
+from tfopt.linear_model._fit.problem import as_rows
 from tfopt_ref import sdca_coordinate_descent as twin
 from tfopt_ref.sdca_certificate import Fit, Problem
 from tfopt_ref.sdca_losses import loss_named

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from linear_losses import CORNERED, LOSSES, estimator, phi, targets
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model import SDCAClassifier, sdca_base, sdca_path
+from tfopt.linear_model import SDCAClassifier, sdca_path
 from tfopt.linear_model._fit.coordinates import RowSpace
-from tfopt.linear_model._fit.objective import Objective, as_rows
+from tfopt.linear_model._fit.problem import Objective, as_rows
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_coordinates import in_coordinates
 from tfopt_ref.sdca_fit import fit
@@ -57,7 +57,7 @@ def reasons(model: Any) -> list[str]:
 
 
 def without_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sdca_base, "pays", lambda *_: False)
+    monkeypatch.setattr("tfopt.linear_model.estimator.pays", lambda *_: False)
 
 
 @each_loss

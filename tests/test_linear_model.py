@@ -24,7 +24,7 @@ from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._fit import plan, row_visits
 from tfopt.linear_model._fit.certificate import Certificate
 from tfopt.linear_model._fit.monitor import SolverResult
-from tfopt.linear_model._fit.objective import as_rows
+from tfopt.linear_model._fit.problem import as_rows
 
 each_loss = pytest.mark.parametrize("loss", FEW)
 

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._fit.certificate import penalty_gap, scaled_gap
-from tfopt.linear_model._fit.objective import NO_ROWS, Objective
+from tfopt.linear_model._fit.problem import NO_ROWS, Objective
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 REGRESSION = [loss for loss in LOSSES if DEFINITIONS[loss].labels != "classes"]

@@ -20,6 +20,11 @@ from tfopt.linear_model import (
 
 X = np.random.default_rng(0).standard_normal((30, 3))
 KINDS = (LinearClassifier, LinearRegressor, LinearClassifierCV, LinearRegressorCV)
+#: Of the classes that have moved.
+EARLIER_MODULES = {
+    "tfopt.linear_model.classifier": "tfopt.linear_model.sdca_classifier",
+    "tfopt.linear_model.regressor": "tfopt.linear_model.sdca_regressor",
+}
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -36,12 +41,14 @@ def test_an_earlier_name_is_the_same_class(kind: Any) -> None:
 @each_kind
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickles_of_earlier_versions_load(kind: Any, protocol: int) -> None:
-    model, name = kind(l1=0.5).fit(X, X[:, 0] > 0), kind.__name__
+    model, name, module = kind(l1=0.5).fit(X, X[:, 0] > 0), kind.__name__, kind.__module__
     kind.__name__ = kind.__qualname__ = earlier(kind)
+    kind.__module__ = EARLIER_MODULES.get(module, module)
     try:
         text = pickle.dumps(model, protocol)
     finally:
         kind.__name__ = kind.__qualname__ = name
+        kind.__module__ = module
     assert earlier(kind).encode() in text and b"Linear" not in text
     again = pickle.loads(text)
     assert type(again) is kind and again.l1 == 0.5

@@ -147,7 +147,7 @@ class FewRows:
         self.fit(loss)
 
     def track_speed_over_all_features(self, data: str, loss: str) -> float:
-        base = "linear_model.sdca_base"
+        base = "linear_model.estimator"
         return worth(lambda: self.fit(loss), base, "pays", lambda *_: False)
 
     track_speed_over_all_features.unit = "times the speed with all features"  # type: ignore[attr-defined]

@@ -15,6 +15,9 @@ try:
 except ImportError as error:
     raise ImportError("tfopt.linear_model needs scikit-learn: pip install scikit-learn") from error
 
+import sys
+
+from tfopt.linear_model import classifier, regressor
 from tfopt.linear_model._blocks.execution import (
     BlockHolder,
     Executor,
@@ -23,6 +26,7 @@ from tfopt.linear_model._blocks.execution import (
     ThreadExecutor,
 )
 from tfopt.linear_model.block_fits import fit_blocks
+from tfopt.linear_model.classifier import LinearClassifier, SDCAClassifier
 from tfopt.linear_model.cross_validation import (
     LinearClassifierCV,
     LinearRegressorCV,
@@ -34,8 +38,11 @@ from tfopt.linear_model.ftrl_dialects import ftrl_parameters
 from tfopt.linear_model.model_file import load_model, save_model
 from tfopt.linear_model.model_json import from_json, to_json
 from tfopt.linear_model.paths import SDCAPath, sdca_path
-from tfopt.linear_model.sdca_classifier import LinearClassifier, SDCAClassifier
-from tfopt.linear_model.sdca_regressor import LinearRegressor, SDCARegressor
+from tfopt.linear_model.regressor import LinearRegressor, SDCARegressor
+
+#: Earlier names of modules, which pickles have.
+sys.modules[f"{__name__}.sdca_classifier"] = classifier
+sys.modules[f"{__name__}.sdca_regressor"] = regressor
 
 __all__ = [
     "BlockHolder",

@@ -12,7 +12,7 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.linear_model._blocks.execution import Executor, ThreadExecutor
 from tfopt.linear_model._blocks.input import BlockInput, load_block, set_feature_names
-from tfopt.linear_model.sdca_base import SDCAEstimator
+from tfopt.linear_model.estimator import SDCAEstimator
 
 __all__ = ["fit_blocks"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfopt.linear_model.classifier import LinearClassifier
 from tfopt.linear_model.penalty_choice import PenaltyChoice
 from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
-from tfopt.linear_model.sdca_classifier import LinearClassifier
-from tfopt.linear_model.sdca_regressor import LinearRegressor
+from tfopt.linear_model.regressor import LinearRegressor
 
 __all__ = ["LinearClassifierCV", "LinearRegressorCV", "SDCAClassifierCV", "SDCARegressorCV"]
 

@@ -7,11 +7,11 @@ import os
 from tfopt.core.atomic_write import replacing
 from tfopt.errors import FileFormatError, InvalidArgumentError
 from tfopt.imports import imported
+from tfopt.linear_model.classifier import SDCAClassifier
 from tfopt.linear_model.model_json import parse_json, write_json
 from tfopt.linear_model.model_npz import encode_npz, parse_npz
 from tfopt.linear_model.predictions import LinearModel
-from tfopt.linear_model.sdca_classifier import SDCAClassifier
-from tfopt.linear_model.sdca_regressor import SDCARegressor
+from tfopt.linear_model.regressor import SDCARegressor
 from tfopt.linear_model.stored_model import StoredModel, estimator_of, stored_model_of
 
 __all__ = ["encode_model", "load_model", "read_model", "save_model"]

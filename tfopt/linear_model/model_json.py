@@ -16,10 +16,10 @@ import numpy as np
 
 from tfopt.checkpoints.framing import MOST_THINGS
 from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model.classifier import SDCAClassifier
 from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.losses import LOSSES
-from tfopt.linear_model.sdca_classifier import SDCAClassifier
-from tfopt.linear_model.sdca_regressor import SDCARegressor
+from tfopt.linear_model.regressor import SDCARegressor
 from tfopt.linear_model.stored_model import (
     LABELS,
     LINKS,

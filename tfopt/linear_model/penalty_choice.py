@@ -14,11 +14,11 @@ from sklearn.utils import metadata_routing
 from sklearn.utils.parallel import Parallel, delayed
 
 from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.evaluation import mean_losses
 from tfopt.linear_model.paths import FoldFits
 from tfopt.linear_model.penalties import largest_l1, path_penalties
 from tfopt.linear_model.predictions import LinearModel
-from tfopt.linear_model.sdca_base import SDCAEstimator
 from tfopt.linear_model.validation import check_offset, checked_sparse
 
 __all__ = ["PenaltyChoice"]

@@ -13,13 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from tfopt.core.versions import __version__
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.linear_model.classifier import SDCAClassifier
 from tfopt.linear_model.encoding import Encoding
+from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.losses import LOSSES, loss_of
 from tfopt.linear_model.predictions import LinearModel
-from tfopt.linear_model.sdca_base import SDCAEstimator
-from tfopt.linear_model.sdca_classifier import SDCAClassifier
-from tfopt.linear_model.sdca_regressor import SDCARegressor
+from tfopt.linear_model.regressor import SDCARegressor
 
 __all__ = [
     "LABELS",

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit.coordinates import RowSpace
-from tfopt.linear_model._fit.objective import Rows
+from tfopt.linear_model._fit.problem import Rows
 
 __all__ = ["TrainingData", "WarmStart"]
 

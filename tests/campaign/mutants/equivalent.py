@@ -184,19 +184,19 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/linear_model/_fit/work.py::product_work: return ROW * _n_rows(obj"
     "ective) + SCATTERED * data.size + DENSE * dense.size -> return ROW * _n_ro"
     "ws(objective) + SCATTERED * data.size + DENSE": (_WAY),
-    "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._constant_intercept:"
+    "tfopt/linear_model/classifier.py::SDCAClassifier._constant_intercept:"
     " n_positive = np.count_nonzero(y > 0) -> n_positive = np.count_nonzero(y >"
     "= 0)": ("labels are -1 and 1"),
-    "tfopt/linear_model/sdca_classifier.py::SDCAClassifier._set_attributes: sel"
+    "tfopt/linear_model/classifier.py::SDCAClassifier._set_attributes: sel"
     "f.intercept_ -= self.intercept_.mean() -> self.intercept_ += self.intercep"
     "t_.mean()": ("the mean is 0 already, but for rounding"),
-    "tfopt/linear_model/sdca_options.py::SDCAOptions._check_options: self._l2() -> pass": (
+    "tfopt/linear_model/parameters.py::SDCAOptions._check_options: self._l2() -> pass": (
         "the fit makes it again, and checks it"
     ),
-    "tfopt/linear_model/sdca_options.py::_first_draw: return int(check_random_s"
+    "tfopt/linear_model/parameters.py::_first_draw: return int(check_random_s"
     "tate(seed).randint(2**31 - 1)) -> return int(check_random_state(seed).rand"
     "int(2**31 - 0))": ("the least of 2**31 numbers is left out"),
-    "tfopt/linear_model/sdca_results.py::SDCAResults._advice: if self._in_block"
+    "tfopt/linear_model/fitted.py::SDCAResults._advice: if self._in_block"
     "s and not applies_in_blocks(self._objective(self.n_features_in_, 1)): -> i"
     "f self._in_blocks and not applies_in_blocks(self._objective(self.n_feature"
     "s_in_, 2)):": ("what is asked does not depend on the number of threads"),

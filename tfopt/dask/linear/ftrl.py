@@ -19,8 +19,8 @@ from tfopt.dask.linear.checkpoints import StreamFitCheckpoints
 from tfopt.dask.linear.ftrl_blocks import epoch, label_totals, load_block, summarize_labels
 from tfopt.dask.linear.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.linear_model.class_weights import class_factors
+from tfopt.linear_model.fitted import ProgressBar
 from tfopt.linear_model.ftrl_stopping import improvement_of
-from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]

@@ -17,7 +17,7 @@ from tfopt.linear_model._blocks import blocks
 from tfopt.linear_model._blocks.blocks import PARTS, VisitRequest
 from tfopt.linear_model._blocks.design import BlockDesign
 from tfopt.linear_model._fit.design import Point
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.reductions import SparseDelta
 
 __all__ = ["BlockAscent", "BlockVisits"]

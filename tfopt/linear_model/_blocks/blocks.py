@@ -17,8 +17,8 @@ from tfopt.kernels.linear import blocks as sdca_blocks
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.design import MemoryDesign, Point
-from tfopt.linear_model._fit.objective import Objective
 from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.reductions import SparseDelta
 from tfopt.linear_model._fit.row_visits import bucket_for
 from tfopt.linear_model._fit.rows import Linearization, RowState

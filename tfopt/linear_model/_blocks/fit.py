@@ -20,9 +20,9 @@ from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.interior_point import InteriorPoint
 from tfopt.linear_model._fit.minimization import Epochs, Minimization
 from tfopt.linear_model._fit.newton import Newton
-from tfopt.linear_model._fit.objective import InitialPoint, Objective, as_rows
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_block_plan
+from tfopt.linear_model._fit.problem import InitialPoint, Objective, as_rows
 from tfopt.linear_model._fit.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._fit.row_visits import INTERCEPT_SHARE
 from tfopt.linear_model._fit.rows import RowState

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfopt.linear_model._fit.design import Design, Point, Tangents
 from tfopt.linear_model._fit.intercept import intercept_search
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 
 __all__ = [
     "Certificate",

@@ -21,7 +21,7 @@ from tfopt.linear_model._fit.design import MemoryDesign, Point, Tangents
 from tfopt.linear_model._fit.features import Features
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
 from tfopt.linear_model._fit.newton import MIN_DECREASE, line_search, promised_decrease
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.quadratic_model import QuadraticModel
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model._fit.steps import Steps

@@ -13,8 +13,8 @@ import numpy as np
 from tfopt.kernels.linear import multiclass
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.features import Features
-from tfopt.linear_model._fit.objective import Objective
 from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.rows import Linearization, RowState
 
 __all__ = [

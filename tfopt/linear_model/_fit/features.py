@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tfopt.linear_model._fit.objective import Objective, Rows, as_rows
+from tfopt.linear_model._fit.problem import Objective, Rows, as_rows
 from tfopt.linear_model.validation import checked_sparse
 
 __all__ = ["Features", "working_set"]

@@ -17,9 +17,9 @@ from tfopt.linear_model._fit.interior_point import InteriorPoint
 from tfopt.linear_model._fit.minimization import Epochs, Minimization
 from tfopt.linear_model._fit.monitor import SolverResult
 from tfopt.linear_model._fit.newton import Newton
-from tfopt.linear_model._fit.objective import InitialPoint, Objective
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.problem import InitialPoint, Objective
 from tfopt.linear_model._fit.row_visits import LANES, LaneVisits, RowVisits
 from tfopt.linear_model._fit.sampling import sampled
 from tfopt.linear_model._fit.solvers import DESCENT, INTERIOR

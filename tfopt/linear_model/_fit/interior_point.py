@@ -30,7 +30,7 @@ from tfopt.linear_model._fit.interior_rows import (
     System,
 )
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps
 

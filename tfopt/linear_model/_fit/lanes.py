@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tfopt.kernels.linear import multiclass
-from tfopt.linear_model._fit.objective import Rows
+from tfopt.linear_model._fit.problem import Rows
 
 __all__ = ["lane_predictions", "lane_sums"]
 

@@ -10,9 +10,9 @@ import numpy as np
 from tfopt.linear_model._fit.certificate import Certificate, certify
 from tfopt.linear_model._fit.design import Design, Point
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
-from tfopt.linear_model._fit.objective import Objective
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.solvers import INTERIOR
 from tfopt.linear_model._fit.steps import Steps
 

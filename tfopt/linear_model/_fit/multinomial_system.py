@@ -16,7 +16,7 @@ from tfopt.kernels.linear import hessian_products, second_order
 from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradients
 from tfopt.linear_model._fit.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._fit.newton import penalized
-from tfopt.linear_model._fit.objective import Objective, Rows
+from tfopt.linear_model._fit.problem import Objective, Rows
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.work import FACTOR, hessian_work, product_work
 

@@ -24,7 +24,7 @@ from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradient_direc
 from tfopt.linear_model._fit.design import Design, NewtonSystem, Point, Tangents
 from tfopt.linear_model._fit.features import working_set
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.quadratic_model import ModelMatrix
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps

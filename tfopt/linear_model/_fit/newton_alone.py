@@ -20,9 +20,9 @@ from tfopt.linear_model._fit.design import Point
 from tfopt.linear_model._fit.minimization import Minimization
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.newton import armijo_holds, penalized
-from tfopt.linear_model._fit.objective import InitialPoint, Objective
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
+from tfopt.linear_model._fit.problem import InitialPoint, Objective
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.solvers import CHOLESKY
 from tfopt.linear_model._fit.steps import Steps

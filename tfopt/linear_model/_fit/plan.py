@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tfopt.linear_model._fit import work
 from tfopt.linear_model._fit.interior_rows import Step
-from tfopt.linear_model._fit.objective import Objective
 from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.reasons import count_of, reason_of, time_of
 from tfopt.linear_model._fit.solvers import (
     CG,

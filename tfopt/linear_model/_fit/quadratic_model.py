@@ -14,7 +14,7 @@ from scipy import sparse
 from tfopt.kernels.linear import coordinate_descent, second_order
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.features import Features, working_set
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.rows import RowState
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.work import n_rows
 
 __all__ = ["count_of", "reason_of", "time_of"]

@@ -10,8 +10,8 @@ from tfopt.kernels.linear import multiclass as sdca_classes
 from tfopt.kernels.linear import solver as sdca_solver
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit.design import Point, aligned_zeros
-from tfopt.linear_model._fit.objective import InitialPoint, Objective
 from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.problem import InitialPoint, Objective
 from tfopt.linear_model._fit.reductions import weighted_sum
 
 __all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfopt.kernels.linear import hessian_products, second_order, visits
-from tfopt.linear_model._fit.objective import Objective, Rows
+from tfopt.linear_model._fit.problem import Objective, Rows
 from tfopt.linear_model.loss_record import Corner
 
 __all__ = [

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.kernels.arrays import csr
-from tfopt.linear_model._fit.objective import InitialPoint, Objective, Rows, as_rows
+from tfopt.linear_model._fit.problem import InitialPoint, Objective, Rows, as_rows
 
 __all__ = ["rows_at", "sample_rows", "sampled"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model.loss_record import PointwiseLoss
 
 __all__ = [

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from tfopt.linear_model._fit.objective import Objective
+from tfopt.linear_model._fit.problem import Objective
 from tfopt.linear_model._fit.reductions import weighted_sum
 
 __all__ = [

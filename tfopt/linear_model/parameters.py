@@ -16,11 +16,11 @@ from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from tfopt import threads
-from tfopt.linear_model._fit.objective import NO_ROWS, Objective, Rows
 from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.linear_model._fit.problem import NO_ROWS, Objective, Rows
 from tfopt.linear_model._fit.solvers import SOLVERS
+from tfopt.linear_model.fitted import ProgressBar
 from tfopt.linear_model.loss_choice import LossChoice
-from tfopt.linear_model.sdca_results import ProgressBar
 from tfopt.linear_model.validation import check_count, check_number
 
 __all__ = ["DEFAULT_TOL", "SDCAOptions"]

@@ -22,18 +22,18 @@ from tfopt.linear_model._fit.centering import centering_shift
 from tfopt.linear_model._fit.coordinates import pays
 from tfopt.linear_model._fit.fit import FitResult, solve_all
 from tfopt.linear_model._fit.newton_alone import solve_by_newton
-from tfopt.linear_model._fit.objective import (
+from tfopt.linear_model._fit.plan import make_plan
+from tfopt.linear_model._fit.problem import (
     InitialPoint,
     Objective,
     as_rows,
     dual_point,
 )
-from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.solvers import CHOLESKY, SOLVERS
+from tfopt.linear_model.fitted import SDCAResults
 from tfopt.linear_model.inference import InferenceMixin
+from tfopt.linear_model.parameters import SDCAOptions
 from tfopt.linear_model.predictions import LinearModel
-from tfopt.linear_model.sdca_options import SDCAOptions
-from tfopt.linear_model.sdca_results import SDCAResults
 from tfopt.linear_model.training_data import TrainingData, WarmStart
 from tfopt.linear_model.validation import check_offset, check_total
 
