@@ -321,7 +321,7 @@ def test_an_average_of_scaled_accumulated_steps() -> None:
 
 @given(
     sizes=st.lists(
-        st.sampled_from([0, 1, 7, 2048, 8191, 8192, 8193, 20000]), min_size=1, max_size=4
+        st.sampled_from([0, 1, 7, 2048, 8191, 8192, 8193, 20000, 32767, 32769, 70000]), min_size=1, max_size=4
     ),
     dtype=st.sampled_from([np.float16, np.float32, np.float64]),
     layout=st.sampled_from(sorted(LAYOUTS)),
