@@ -25,7 +25,7 @@ from tfopt.linear_model._fit.newton_alone import solve_by_newton
 from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import (
     InitialPoint,
-    Objective,
+    Problem,
     as_rows,
     dual_point,
 )
@@ -51,7 +51,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         return checked
 
     def _initial_point(
-        self, data: TrainingData, objective: Objective, last: WarmStart | None, k: int
+        self, data: TrainingData, objective: Problem, last: WarmStart | None, k: int
     ) -> InitialPoint:
         """Return where the solver of a problem starts."""
         y = data.target(k)
@@ -180,7 +180,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         return FitResult(results, duals, data.shift, (len(data.weights),))
 
     def _solved_by_newton(
-        self, data: TrainingData, objective: Objective, start: Callable[[int], InitialPoint]
+        self, data: TrainingData, objective: Problem, start: Callable[[int], InitialPoint]
     ) -> FitResult:
         """Solve the problem of each class, one after the other."""
         with self._solver_options() as options:

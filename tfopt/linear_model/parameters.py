@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from tfopt import threads
 from tfopt.linear_model._fit.parameters import Parameters
-from tfopt.linear_model._fit.problem import NO_ROWS, Objective, Rows
+from tfopt.linear_model._fit.problem import NO_ROWS, Problem, Rows
 from tfopt.linear_model._fit.solvers import SOLVERS
 from tfopt.linear_model.fitted import ProgressBar
 from tfopt.linear_model.loss_choice import LossChoice
@@ -176,9 +176,9 @@ class SDCAOptions(LossChoice):
             return 1  # joblib takes long to say so
         return max(1, min(int(effective_n_jobs(n_jobs)), most))
 
-    def _objective(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Objective:
+    def _objective(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Problem:
         """Return the objective of the options."""
-        return Objective(
+        return Problem(
             rows=rows,
             n_weights=n_weights,
             loss=self._phi.kernel,

@@ -17,7 +17,7 @@ from tfopt.linear_model._blocks import blocks
 from tfopt.linear_model._blocks.blocks import PARTS, VisitRequest
 from tfopt.linear_model._blocks.design import BlockDesign
 from tfopt.linear_model._fit.design import Point
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import SparseDelta
 
 __all__ = ["BlockAscent", "BlockVisits"]
@@ -32,7 +32,7 @@ class BlockAscent:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
         Without rows.
     n_blocks : int
     v : ndarray, shape (n_weights,)
@@ -43,7 +43,7 @@ class BlockAscent:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Problem,
         n_blocks: int,
         v: np.ndarray,
         bias: float,

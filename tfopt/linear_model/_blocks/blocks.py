@@ -18,7 +18,7 @@ from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.design import MemoryDesign, Point
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import SparseDelta
 from tfopt.linear_model._fit.row_visits import bucket_for
 from tfopt.linear_model._fit.rows import Linearization, RowState
@@ -52,7 +52,7 @@ class BlockState:
     ----------
     number : int
         Its position among the blocks.
-    objective : Objective
+    objective : Problem
         With the rows of this block.
     seed : int
     states : tuple of RowState
@@ -62,7 +62,7 @@ class BlockState:
     """
 
     number: int
-    objective: Objective
+    objective: Problem
     seed: int
     states: tuple[RowState, ...]
     plan: tuple[int, np.ndarray] = (0, _NOTHING)
@@ -175,7 +175,7 @@ def visit(
 
 
 def _visited(
-    objective: Objective, state: RowState, part: np.ndarray, request: VisitRequest
+    objective: Problem, state: RowState, part: np.ndarray, request: VisitRequest
 ) -> tuple[RowState, Any]:
     before, u = state.a[part], request.v.copy()
     visited = state.examples.take(part)  # twenty times as fast as indexing

@@ -22,7 +22,7 @@ from tfopt.linear_model._fit.minimization import Epochs, Minimization
 from tfopt.linear_model._fit.newton import Newton
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_block_plan
-from tfopt.linear_model._fit.problem import InitialPoint, Objective, as_rows
+from tfopt.linear_model._fit.problem import InitialPoint, Problem, as_rows
 from tfopt.linear_model._fit.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._fit.row_visits import INTERCEPT_SHARE
 from tfopt.linear_model._fit.rows import RowState
@@ -101,7 +101,7 @@ class TargetEncoding:
 class InitRequest:
     """What blocks are told before the first visit."""
 
-    objective: Objective
+    objective: Problem
     encoding: TargetEncoding
     shift: np.ndarray | None
     seed: int
@@ -183,7 +183,7 @@ class CheckpointManager(Protocol):
 def fit_blocks(
     estimator: Any,
     executor: Executor,
-    objective: Objective,
+    objective: Problem,
     options: Parameters,
     collect: Callable[[Callable[..., Any], Any], Any] | None,
     checkpoints: CheckpointManager | None = None,
@@ -195,7 +195,7 @@ def fit_blocks(
     estimator : SDCAEstimator
     executor : Executor
         Its blocks are BlockInput.
-    objective : Objective
+    objective : Problem
         Without rows, and without a number of weights.
     options : Parameters
     collect : callable, optional

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfopt.linear_model._fit.design import Design, Point, Tangents
 from tfopt.linear_model._fit.intercept import intercept_search
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 
 __all__ = [
     "Certificate",
@@ -62,7 +62,7 @@ class Certificate(NamedTuple):
 
 
 def certify(
-    objective: Objective,
+    objective: Problem,
     design: Design,
     points: Mapping[int, Point],
     estimates: Mapping[int, float],
@@ -71,7 +71,7 @@ def certify(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     design : Design
     points : dict of ndarray and float
         The unshrunk weights v of the dual variables, and a guess of the intercept.
@@ -113,7 +113,7 @@ def certify(
 
 
 def certify_tangents(
-    objective: Objective,
+    objective: Problem,
     design: Design,
     points: Mapping[int, Point],
     tangents: Mapping[int, Tangents],
@@ -130,7 +130,7 @@ def certify_tangents(
 
 
 def certify_steps(
-    objective: Objective,
+    objective: Problem,
     design: Design,
     points: Mapping[int, Point],
     tangents: Mapping[int, Tangents],
@@ -163,14 +163,14 @@ def certify_steps(
 
 
 def estimate_from_step(
-    objective: Objective, point: Point, tangents: Tangents, weights: np.ndarray
+    objective: Problem, point: Point, tangents: Tangents, weights: np.ndarray
 ) -> Certificate:
     """Return about what `certify_steps` would, without a pass over the rows."""
     return assemble(objective, *point, weights, *tangents)
 
 
 def estimate_from_gradient(
-    objective: Objective, point: Point, tangents: Tangents, gradient: np.ndarray
+    objective: Problem, point: Point, tangents: Tangents, gradient: np.ndarray
 ) -> Certificate:
     """Return what `certify_tangents` would if nothing had to be projected, without a pass."""
     v = -gradient[:-1] / objective.l2
@@ -178,7 +178,7 @@ def estimate_from_gradient(
 
 
 def estimate_scaled(
-    objective: Objective, point: Point, losses: float, x_duals: np.ndarray, gap: float
+    objective: Problem, point: Point, losses: float, x_duals: np.ndarray, gap: float
 ) -> Certificate:
     """Return about the certificate of the best multiple of dual variables.
 
@@ -190,7 +190,7 @@ def estimate_scaled(
 
 
 def assemble(
-    objective: Objective, w: np.ndarray, bias: float, v: np.ndarray, losses: float, gap: float
+    objective: Problem, w: np.ndarray, bias: float, v: np.ndarray, losses: float, gap: float
 ) -> Certificate:
     """Return a certificate, given the sum of the losses and the examples' part of the gap.
 
@@ -203,13 +203,13 @@ def assemble(
 
 
 def penalty_gap(
-    objective: Objective, w: np.ndarray, v: np.ndarray, errors: np.ndarray | None = None
+    objective: Problem, w: np.ndarray, v: np.ndarray, errors: np.ndarray | None = None
 ) -> float:
     """Return the Fenchel-Young gap of the penalties; l2 is not 0.
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     w, v : ndarray, shape (n_weights,)
         The weights, and the unshrunk weights of the dual variables.
     errors : ndarray, optional
@@ -226,7 +226,7 @@ def penalty_gap(
 
 
 def scaled_gap(
-    objective: Objective,
+    objective: Problem,
     w: np.ndarray,
     losses: float,
     x_duals: np.ndarray,
@@ -245,7 +245,7 @@ def scaled_gap(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     w : ndarray, shape (n_weights,)
     losses : float
     x_duals : ndarray, shape (n_weights,)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 
 __all__ = ["conjugate_gradient_directions", "conjugate_gradients"]
 
@@ -21,7 +21,7 @@ CURVATURE_ROUNDING = 1e-14
 
 
 def conjugate_gradient_directions(
-    objective: Objective,
+    objective: Problem,
     hessians: Mapping[int, np.ndarray],
     gradients: Mapping[int, np.ndarray],
     products: Callable[[Mapping[int, np.ndarray]], Mapping[int, np.ndarray]],

@@ -21,7 +21,7 @@ from tfopt.linear_model._fit.design import MemoryDesign, Point, Tangents
 from tfopt.linear_model._fit.features import Features
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
 from tfopt.linear_model._fit.newton import MIN_DECREASE, line_search, promised_decrease
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.quadratic_model import QuadraticModel
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model._fit.steps import Steps
@@ -70,7 +70,7 @@ class CoordinateDescent(Steps):
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     design : MemoryDesign
     features : Features
     tol : float
@@ -78,7 +78,7 @@ class CoordinateDescent(Steps):
     """
 
     def __init__(
-        self, objective: Objective, design: MemoryDesign, features: Features, tol: float
+        self, objective: Problem, design: MemoryDesign, features: Features, tol: float
     ) -> None:
         self.objective, self.design, self.features, self.tol = objective, design, features, tol
         self._factors: np.ndarray | None = None
@@ -189,7 +189,7 @@ class CoordinateDescent(Steps):
 
 
 def certify(
-    objective: Objective, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
+    objective: Problem, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
 ) -> tuple[RowState, Certificate]:
     """Compute the duality gap of a point with the dual variables that are to be certified."""
     apart, scale = scaled_gap(objective, point.w, losses, x_duals)
@@ -199,7 +199,7 @@ def certify(
 
 
 def certify_slopes(
-    objective: Objective, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
+    objective: Problem, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
 ) -> tuple[RowState, Certificate]:
     """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
     state = state._replace(certified=rows.minus_slopes(objective, state))

@@ -20,7 +20,7 @@ from tfopt.linear_model._fit.fit import solve_all
 from tfopt.linear_model._fit.monitor import SolverResult
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_plan
-from tfopt.linear_model._fit.problem import InitialPoint, Objective, Rows, as_rows
+from tfopt.linear_model._fit.problem import InitialPoint, Problem, Rows, as_rows
 
 __all__ = ["RowSpace", "pays"]
 
@@ -36,7 +36,7 @@ CHUNK = 4096
 ROUNDING, MORE, MOST_RAISES = 2.0**-52, 100.0, 3
 
 
-def pays(objective: Objective, asked: Parameters, mean_square: Callable[[], float]) -> bool:
+def pays(objective: Problem, asked: Parameters, mean_square: Callable[[], float]) -> bool:
     """Whether to solve in coordinates: it applies, and is less work than with all features."""
     data, _, _, dense = objective.rows
     n, m = dense.shape
@@ -86,14 +86,14 @@ class RowSpace:
         self._upper = np.triu(self._factor)  # L^T
         self.rows = as_rows(np.ascontiguousarray(self._upper.T))
 
-    def of_weights(self, objective: Objective, w: np.ndarray) -> np.ndarray:
+    def of_weights(self, objective: Problem, w: np.ndarray) -> np.ndarray:
         """Return the coordinates of weights, but for what is orthogonal to all rows."""
         c = objective.predictions(w)
         second_order.solve(self._factor, c, is_factor=True)
         coordinates: np.ndarray = np.add.reduce(self._upper * c, axis=1)
         return coordinates
 
-    def weights(self, objective: Objective, coordinates: np.ndarray) -> np.ndarray:
+    def weights(self, objective: Problem, coordinates: np.ndarray) -> np.ndarray:
         """Return the weights X^T c with L^T c = coordinates."""
         U, c = self._upper, np.zeros(len(self._upper))
         for i in reversed(range(len(c))):
@@ -104,7 +104,7 @@ class RowSpace:
 
     def solve_all(
         self,
-        objective: Objective,
+        objective: Problem,
         initial_point: Callable[[int], InitialPoint],
         n_problems: int,
         options: Parameters,
@@ -143,7 +143,7 @@ class RowSpace:
         return results
 
     def _certified(
-        self, objective: Objective, initial: InitialPoint, point: Certificate, a: np.ndarray
+        self, objective: Problem, initial: InitialPoint, point: Certificate, a: np.ndarray
     ) -> Certificate:
         w = self.weights(objective, point.w)
         examples = initial._replace(a=a).examples()

@@ -14,7 +14,7 @@ from tfopt.kernels.linear import multiclass
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.features import Features
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.rows import Linearization, RowState
 
 __all__ = [
@@ -35,7 +35,7 @@ Point = tuple[np.ndarray, float]
 #: projected dual variables, if there is an intercept.
 GapSums = tuple[np.ndarray, np.ndarray | None]
 #: A function of the rows of a problem: its answers for blocks of rows add up.
-RowFunction = Callable[[Objective, RowState], tuple[RowState, Any]]
+RowFunction = Callable[[Problem, RowState], tuple[RowState, Any]]
 #: The gradient of the losses, and their Hessian or its diagonal; the intercept is last.
 NewtonSystem = tuple[np.ndarray, np.ndarray]
 
@@ -120,7 +120,7 @@ class MemoryDesign(Design):
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     examples : sequence of ndarray of EXAMPLE
         For each problem.
     plan : Plan
@@ -136,7 +136,7 @@ class MemoryDesign(Design):
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Problem,
         examples: Sequence[np.ndarray],
         plan: Plan,
         current_duals: Callable[[int], np.ndarray],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tfopt.linear_model._fit.problem import Objective, Rows, as_rows
+from tfopt.linear_model._fit.problem import Problem, Rows, as_rows
 from tfopt.linear_model.validation import checked_sparse
 
 __all__ = ["Features", "working_set"]
@@ -18,7 +18,7 @@ __all__ = ["Features", "working_set"]
 class Features:
     """The rows of an objective, of which columns are taken; CSR matrices are converted once."""
 
-    def __init__(self, objective: Objective):
+    def __init__(self, objective: Problem):
         self._n, self._rows = objective.n_weights, objective.rows
         self._dense = objective.rows[3] if objective.rows[3].shape[1] else None
         self._columns: Any = None

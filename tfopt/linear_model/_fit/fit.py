@@ -19,7 +19,7 @@ from tfopt.linear_model._fit.monitor import SolverResult
 from tfopt.linear_model._fit.newton import Newton
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.problem import InitialPoint, Objective
+from tfopt.linear_model._fit.problem import InitialPoint, Problem
 from tfopt.linear_model._fit.row_visits import LANES, LaneVisits, RowVisits
 from tfopt.linear_model._fit.sampling import sampled
 from tfopt.linear_model._fit.solvers import DESCENT, INTERIOR
@@ -57,7 +57,7 @@ class FitResult:
 
 
 def solve_all(
-    objective: Objective,
+    objective: Problem,
     initial_point: Callable[[int], InitialPoint],
     n_problems: int,
     options: Parameters,
@@ -69,7 +69,7 @@ def solve_all(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     initial_point : callable
         From the number of a problem to its initial point, which is made when the problem is due:
         those of many classes at once would take more memory than the rows.
@@ -117,7 +117,7 @@ def solve_all(
 
 
 def _minimization(
-    objective: Objective,
+    objective: Problem,
     features: Features,
     initial_points: list[InitialPoint],
     options: Parameters,
@@ -159,7 +159,7 @@ def _minimization(
 
 
 def _newton_start(
-    objective: Objective, initial: InitialPoint, options: Parameters, plan: Plan
+    objective: Problem, initial: InitialPoint, options: Parameters, plan: Plan
 ) -> Point:
     """Return where Newton's method begins: at the minimum for a sample of many rows, or at 0."""
     zero = np.zeros(objective.n_weights), initial.bias

@@ -30,7 +30,7 @@ from tfopt.linear_model._fit.interior_rows import (
     System,
 )
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps
 
@@ -101,7 +101,7 @@ class _Iterate:
     def point(self) -> Point:
         return self.u[:-1].copy(), float(self.u[-1])
 
-    def certificate(self, objective: Objective) -> Certificate:
+    def certificate(self, objective: Problem) -> Certificate:
         """Return a certificate whose numbers are estimates."""
         w, bias = self.point
         penalty = objective.l2 / 2 * weighted_sum(w, w)
@@ -121,7 +121,7 @@ class InteriorPoint(Steps):
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
         Its rows are not used.
     design : Design
 
@@ -131,7 +131,7 @@ class InteriorPoint(Steps):
         Of the problems that are being solved.
     """
 
-    def __init__(self, objective: Objective, design: Design) -> None:
+    def __init__(self, objective: Problem, design: Design) -> None:
         self.objective, self.design = objective, design
         self.iterates: dict[int, _Iterate] = {}
         self._whole: set[int] = set()

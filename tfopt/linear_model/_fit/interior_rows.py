@@ -13,7 +13,7 @@ import numpy as np
 
 from tfopt.kernels.linear import hessian_products, interior_point, second_order
 from tfopt.linear_model._fit.interior_fields import FIELD, centred, kept
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.rows import Near, RowState, dual_residual
 from tfopt.linear_model._fit.sampling import rows_at
@@ -55,13 +55,13 @@ def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
     return np.concatenate([first, *others]) if others else first
 
 
-def _repeated(objective: Objective, values: np.ndarray) -> np.ndarray:
+def _repeated(objective: Problem, values: np.ndarray) -> np.ndarray:
     """Return values of rows for the corners of these: those of the first ones come first."""
     n_corners = len(objective.phi.corners(_NOTHING))
     return np.tile(values, n_corners) if n_corners > 1 else values
 
 
-def _summed(objective: Objective, values: np.ndarray) -> np.ndarray:
+def _summed(objective: Problem, values: np.ndarray) -> np.ndarray:
     """Return the sums of the corners of each row."""
     n_corners = len(objective.phi.corners(_NOTHING))
     sums: np.ndarray = values
@@ -70,14 +70,14 @@ def _summed(objective: Objective, values: np.ndarray) -> np.ndarray:
     return sums
 
 
-def _sums(objective: Objective, factors: np.ndarray) -> np.ndarray:
+def _sums(objective: Problem, factors: np.ndarray) -> np.ndarray:
     """Return X^T of numbers, with their sum as the last."""
     constant = np.zeros(objective.n_weights + 1)
     constant[-1] = 1.0
     return hessian_products.product(*objective.rows, factors, constant, objective.threads)
 
 
-def _near(objective: Objective, state: RowState) -> Objective:
+def _near(objective: Problem, state: RowState) -> Problem:
     """Return the objective with the rows that are computed with."""
     return objective if state.near is None else objective._replace(rows=state.near.rows)
 
@@ -95,14 +95,14 @@ class Begin:
     w: np.ndarray
     bias: float
 
-    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, np.ndarray]:
+    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, np.ndarray]:
         state = state._replace(wx=objective.predictions(self.w))
         weight = _repeated(objective, state.examples["weight"])
         distance = np.abs(_residuals(objective, state, self.bias))
         return state, np.array([weight.sum(), weighted_sum(weight, distance)])
 
 
-def _residuals(objective: Objective, state: RowState, bias: float) -> np.ndarray:
+def _residuals(objective: Problem, state: RowState, bias: float) -> np.ndarray:
     """Return place - z of each corner, at the predictions of `Begin`."""
     places = _joined(corner.place for corner in objective.phi.corners(state.examples["y"]))
     residuals: np.ndarray = places - _repeated(objective, state.wx) - bias
@@ -120,7 +120,7 @@ class Centre:
     bias: float
     is_near: bool = False
 
-    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
+    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, Centred]:
         corners = objective.phi.corners(state.examples["y"])
         low, high = (_joined(corner[end] for corner in corners) for end in (1, 2))
         weight = _repeated(objective, state.examples["weight"])
@@ -157,7 +157,7 @@ class Choose:
     share: float
     shortened: float
 
-    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Centred]:
+    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, Centred]:
         examples, last = state.examples, state
         weight, y, n_rows = examples["weight"], examples["y"], len(examples)
         (_, low, high), z = objective.phi.corners(y)[0], state.wx + self.bias
@@ -182,7 +182,7 @@ class Choose:
         return state, _centre_of(objective, state)
 
 
-def _centre_of(objective: Objective, state: RowState) -> Centred:
+def _centre_of(objective: Problem, state: RowState) -> Centred:
     """Return the numbers of the rows that are computed with, and of others."""
     weight, dual, upper, lower, above, below = state.interior[: len(_VARIABLES)]
     sums = _sums(_near(objective, state), _summed(objective, weight * dual))
@@ -238,7 +238,7 @@ class System:
     share: float
 
     def __call__(
-        self, objective: Objective, state: RowState
+        self, objective: Problem, state: RowState
     ) -> tuple[RowState, tuple[np.ndarray, np.ndarray]]:
         fields = state.interior.copy()
         each = interior_point.advance(fields, self.share, objective.threads)
@@ -261,7 +261,7 @@ class Predictor:
     step: np.ndarray
 
     def __call__(
-        self, objective: Objective, state: RowState
+        self, objective: Problem, state: RowState
     ) -> tuple[RowState, tuple[Largest, np.ndarray, np.ndarray, np.ndarray]]:
         objective = _near(objective, state)
         fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
@@ -281,7 +281,7 @@ class Corrector:
     target: float
 
     def __call__(
-        self, objective: Objective, state: RowState
+        self, objective: Problem, state: RowState
     ) -> tuple[RowState, tuple[Largest, np.ndarray]]:
         objective = _near(objective, state)
         fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
@@ -312,13 +312,13 @@ class Step:
     total: float
 
     @staticmethod
-    def applies(objective: Objective) -> bool:
+    def applies(objective: Problem) -> bool:
         """Whether the objective's rows, if it has any, are few and dense."""
         data, _, _, dense = objective.rows
         return data.size == 0 and 0 < dense.size <= FEW
 
     def __call__(
-        self, objective: Objective, state: RowState
+        self, objective: Problem, state: RowState
     ) -> tuple[RowState, tuple[np.ndarray, float, np.ndarray] | None]:
         X, step = objective.rows[3].astype(np.float64, copy=False), self.u.copy()
         numbers = interior_point.step(
@@ -339,7 +339,7 @@ class Candidate:
     w: np.ndarray
     share: float
 
-    def __call__(self, objective: Objective, state: RowState) -> tuple[RowState, Any]:
+    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, Any]:
         examples, fields = state.examples, state.interior
         dual = fields[FIELD["dual"]] + self.share * fields[FIELD["dual_step"]]
         dual, weight = _summed(objective, dual), examples["weight"]

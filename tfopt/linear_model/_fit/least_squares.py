@@ -20,7 +20,7 @@ from tfopt.linear_model._fit.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.problem import InitialPoint, Objective, Rows
+from tfopt.linear_model._fit.problem import InitialPoint, Problem, Rows
 from tfopt.linear_model._fit.quadratic_model import minimize_model, without_intercept
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.rows import RowState
@@ -61,7 +61,7 @@ class Moments(NamedTuple):
     total: float
 
     @classmethod
-    def of(cls, objective: Objective, examples: np.ndarray, bias: float) -> Moments:
+    def of(cls, objective: Problem, examples: np.ndarray, bias: float) -> Moments:
         """Return the moments of rows at the weights 0 and an intercept."""
         state, w = RowState.initial(examples), np.zeros(objective.n_weights)
         state, losses, _ = rows.tangents(objective, state, w, bias, False)
@@ -83,7 +83,7 @@ class LeastSquares:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
         Its penalties are not used, and its rows only where rounding is too much for the moments.
     initial : InitialPoint
     plan : Plan
@@ -93,7 +93,7 @@ class LeastSquares:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Problem,
         initial: InitialPoint,
         plan: Plan,
         moments: Moments | None = None,
@@ -161,7 +161,7 @@ class LeastSquares:
                 return monitor.result()
         return None
 
-    def _minimum(self, objective: Objective, tol: float) -> Certificate | None:
+    def _minimum(self, objective: Problem, tol: float) -> Certificate | None:
         """Return about the minimum of the model."""
         A, l1, l2 = self._penalized, objective.l1, objective.l2
         np.einsum("ii->i", A)[:] = self._curvatures + l2
@@ -185,7 +185,7 @@ class LeastSquares:
             precision *= MORE_PRECISE
         return point
 
-    def _certificate(self, objective: Objective, w: np.ndarray) -> Certificate:
+    def _certificate(self, objective: Problem, w: np.ndarray) -> Certificate:
         """Go to weights, and return a bound of their gap, without a pass over the rows.
 
         The dual variables are minus the residuals, whose sum is 0, or a multiple of these. Bounds
@@ -205,7 +205,7 @@ class LeastSquares:
         self._w, self._slopes, self._value = w, slopes, losses + objective.penalty(w)
         return Certificate(w, bias, self._value, gap)
 
-    def _centred(self, objective: Objective, point: Certificate) -> Certificate | None:
+    def _centred(self, objective: Problem, point: Certificate) -> Certificate | None:
         """Have the model around a point, and return its certificate; None without rows."""
         if not self._has_rows:
             return None
@@ -218,7 +218,7 @@ class LeastSquares:
 
 
 def paths_of_targets(
-    objective: Objective, points: Sequence[InitialPoint], plan: Plan
+    objective: Problem, points: Sequence[InitialPoint], plan: Plan
 ) -> list[LeastSquares]:
     """Return the paths of several targets of the same rows, for one Gram matrix."""
     paths = [LeastSquares(objective, points[0], plan)]
@@ -236,7 +236,7 @@ def paths_of_targets(
 
 
 def residuals(
-    objective: Objective, points: Sequence[InitialPoint], found: Sequence[Certificate]
+    objective: Problem, points: Sequence[InitialPoint], found: Sequence[Certificate]
 ) -> np.ndarray:
     """Return the dual variables without l1: the residuals, of sum 0 if there is an intercept."""
     duals = -lane_predictions(objective.rows, np.array([each.w for each in found]))

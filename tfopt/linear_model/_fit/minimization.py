@@ -12,7 +12,7 @@ from tfopt.linear_model._fit.design import Design, Point
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.solvers import INTERIOR
 from tfopt.linear_model._fit.steps import Steps
 
@@ -34,7 +34,7 @@ class Epochs:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
         Its rows are not used.
     design : Design
     visits : callable
@@ -46,7 +46,7 @@ class Epochs:
         How many epochs there were.
     """
 
-    def __init__(self, objective: Objective, design: Design, visits: Callable[[], Visits]) -> None:
+    def __init__(self, objective: Problem, design: Design, visits: Callable[[], Visits]) -> None:
         self.objective, self.design, self.visits, self.number = objective, design, visits, 0
 
     def run(self, problems: Sequence[int]) -> Mapping[int, float]:

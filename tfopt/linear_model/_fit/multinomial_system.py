@@ -16,7 +16,7 @@ from tfopt.kernels.linear import hessian_products, second_order
 from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradients
 from tfopt.linear_model._fit.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._fit.newton import penalized
-from tfopt.linear_model._fit.problem import Objective, Rows
+from tfopt.linear_model._fit.problem import Problem, Rows
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.work import FACTOR, hessian_work, product_work
 
@@ -101,9 +101,9 @@ class Multinomial(NamedTuple):
         return np.bincount(self.codes, self.weight, minlength=self.n_classes)
 
     @property
-    def objective(self) -> Objective:
+    def objective(self) -> Problem:
         """The objective of a class against the rest."""
-        return Objective(
+        return Problem(
             *(self.rows, self.n_features, "logistic_loss", 1.0),
             *(0.0, self.l2, self.intercept, self.threads),
         )

@@ -24,7 +24,7 @@ from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradient_direc
 from tfopt.linear_model._fit.design import Design, NewtonSystem, Point, Tangents
 from tfopt.linear_model._fit.features import working_set
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.quadratic_model import ModelMatrix
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps
@@ -97,12 +97,12 @@ class Newton(Steps):
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
         Its rows are not used.
     design : Design
     """
 
-    def __init__(self, objective: Objective, design: Design) -> None:
+    def __init__(self, objective: Problem, design: Design) -> None:
         self.objective, self.design = objective, design
         self._points: dict[int, Point] = {}
         self._last_points: dict[int, Point] = {}
@@ -202,7 +202,7 @@ class Newton(Steps):
 
 
 def newton_steps(
-    objective: Objective,
+    objective: Problem,
     design: Design,
     certificates: Mapping[int, Certificate],
     systems: Mapping[int, NewtonSystem],
@@ -211,7 +211,7 @@ def newton_steps(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     design : Design
     certificates : dict of Certificate
         Of the points to start from, whose tangents are the design's last.
@@ -264,7 +264,7 @@ def newton_steps(
     return moved
 
 
-def _weights_after(objective: Objective, system: NewtonSystem, step: np.ndarray) -> np.ndarray:
+def _weights_after(objective: Problem, system: NewtonSystem, step: np.ndarray) -> np.ndarray:
     """Return the unshrunk weights of a step's dual variables: -(gradient + H s) / l2."""
     gradient, hessian = system
     weights: np.ndarray = -(gradient + np.add.reduce(hessian * step, axis=1))[:-1] / objective.l2
@@ -278,7 +278,7 @@ def _products_with(
 
 
 def solve_newton_system(
-    objective: Objective, hessian: np.ndarray, gradient: np.ndarray
+    objective: Problem, hessian: np.ndarray, gradient: np.ndarray
 ) -> np.ndarray | None:
     """Solve (H + l2) s = -gradient, intercept last; None if H is not numerically positive definite.
 
@@ -288,7 +288,7 @@ def solve_newton_system(
     return step if second_order.solve(penalized(objective, hessian), step) else None
 
 
-def penalized(objective: Objective, hessian: np.ndarray) -> np.ndarray:
+def penalized(objective: Problem, hessian: np.ndarray) -> np.ndarray:
     """Return the Hessian of losses and l2 penalty; the intercept is separate if there is none."""
     H = hessian.copy()
     np.einsum("ii->i", H)[: objective.n_weights] += objective.l2
@@ -299,7 +299,7 @@ def penalized(objective: Objective, hessian: np.ndarray) -> np.ndarray:
 
 
 def proximal_step(
-    objective: Objective, hessian: np.ndarray, gradient: np.ndarray, w: np.ndarray
+    objective: Problem, hessian: np.ndarray, gradient: np.ndarray, w: np.ndarray
 ) -> np.ndarray:
     """Minimize g.s + s.(H + l2) s / 2 + l1 * |w + s|_1 by coordinate descent; intercept last.
 
@@ -312,7 +312,7 @@ def proximal_step(
 
 
 def working_set_steps(
-    objective: Objective,
+    objective: Problem,
     design: Design,
     certificates: Mapping[int, Certificate],
     gradients: Mapping[int, np.ndarray],
@@ -333,7 +333,7 @@ def working_set_steps(
 
 
 def line_search(
-    objective: Objective,
+    objective: Problem,
     design: Design,
     certificates: Mapping[int, Certificate],
     gradients: Mapping[int, np.ndarray],
@@ -375,7 +375,7 @@ def line_search(
 
 
 def promised_decrease(
-    objective: Objective, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
+    objective: Problem, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
 ) -> float:
     """Return by how much a step lowers the objective to first order, l1 aside."""
     promised = -weighted_sum(gradient, step)

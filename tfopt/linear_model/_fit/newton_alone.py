@@ -22,7 +22,7 @@ from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.newton import armijo_holds, penalized
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.problem import InitialPoint, Objective
+from tfopt.linear_model._fit.problem import InitialPoint, Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.solvers import CHOLESKY
 from tfopt.linear_model._fit.steps import Steps
@@ -37,7 +37,7 @@ ROUNDING, LEAST = 1e-3, 2.0**-60
 
 
 def solve_by_newton(
-    objective: Objective, initial: InitialPoint, options: Parameters, number: int
+    objective: Problem, initial: InitialPoint, options: Parameters, number: int
 ) -> tuple[SolverResult, np.ndarray]:
     """Minimize the losses and the penalty of l2, without l1; return the dual variables, too.
 
@@ -68,7 +68,7 @@ class NewtonAlone(Steps):
         The dual variables of the best certificate.
     """
 
-    def __init__(self, objective: Objective, state: rows.RowState) -> None:
+    def __init__(self, objective: Problem, state: rows.RowState) -> None:
         self.objective, self._state, self.best = objective, state, state.best
         self._point: Point | None = None
         self._losses, self._duals, self._moved = math.inf, state.best, False
@@ -159,7 +159,7 @@ class NewtonAlone(Steps):
 
 
 def _gap(
-    objective: Objective,
+    objective: Problem,
     state: rows.RowState,
     point: Point,
     duals: np.ndarray,

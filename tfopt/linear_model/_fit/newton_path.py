@@ -18,7 +18,7 @@ from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.newton import line_search, solve_newton_system
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.problem import InitialPoint, Objective
+from tfopt.linear_model._fit.problem import InitialPoint, Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
 
 __all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]
@@ -78,7 +78,7 @@ class NewtonPath:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
         Of a smooth loss but the squared one, without l1; its l2 is not used.
     initial : InitialPoint
     plan : Plan
@@ -87,7 +87,7 @@ class NewtonPath:
     """
 
     def __init__(
-        self, objective: Objective, initial: InitialPoint, plan: Plan, number: int = 0
+        self, objective: Problem, initial: InitialPoint, plan: Plan, number: int = 0
     ) -> None:
         self.objective = objective._replace(l2=1.0)
         self.plan, self.number = plan, number
@@ -128,7 +128,7 @@ class NewtonPath:
                 return None
             is_first = False
 
-    def _certificate(self, objective: Objective) -> Certificate:
+    def _certificate(self, objective: Problem) -> Certificate:
         """Return the certificate of the current point; its gap is an estimate without duals."""
         gap, x_duals = self._duals or FeasibleDuals(0.0, -self._gradient[:-1])
         v = x_duals / objective.l2
@@ -149,7 +149,7 @@ class NewtonPath:
         """Make the sum of the duals 0 by a pass over the rows."""
         return FeasibleDuals(*self._design.tangent_gaps({0: self._bias})[0])  # l2 is 1
 
-    def _step(self, objective: Objective, point: Certificate, *, reuse: bool) -> bool:
+    def _step(self, objective: Problem, point: Certificate, *, reuse: bool) -> bool:
         """Take a Newton step, perhaps with an earlier Hessian; return whether it succeeds."""
         gradient = self._penalized_gradient(objective)
         if reuse and self._hessian is not None:
@@ -164,14 +164,14 @@ class NewtonPath:
         _, self._hessian = rows.newton_system(self.objective, state)
         self._bends, self._column = state.hess_pointwise, self._hessian[-1]
 
-    def _penalized_gradient(self, objective: Objective) -> np.ndarray:
+    def _penalized_gradient(self, objective: Problem) -> np.ndarray:
         gradient = self._gradient.copy()
         gradient[:-1] += objective.l2 * self._w
         if not objective.intercept:
             gradient[-1] = 0.0
         return gradient
 
-    def _descend(self, objective: Objective, point: Certificate, gradient: np.ndarray) -> bool:
+    def _descend(self, objective: Problem, point: Certificate, gradient: np.ndarray) -> bool:
         assert self._hessian is not None
         step = solve_newton_system(objective, self._hessian, gradient)
         steps = {} if step is None else {0: step}

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tfopt.linear_model._fit import work
 from tfopt.linear_model._fit.interior_rows import Step
 from tfopt.linear_model._fit.parameters import Parameters
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reasons import count_of, reason_of, time_of
 from tfopt.linear_model._fit.solvers import (
     CG,
@@ -127,7 +127,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    objective: Objective,
+    objective: Problem,
     asked: Parameters,
     n_problems: int = 1,
     mean_square: Callable[[], float] | None = None,
@@ -136,7 +136,7 @@ def make_plan(
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     asked : Parameters
     n_problems : int, optional
         That share the rows.
@@ -154,7 +154,7 @@ def make_plan(
     )
 
 
-def _n_partitions(objective: Objective, asked: Parameters, n_problems: int) -> int:
+def _n_partitions(objective: Problem, asked: Parameters, n_problems: int) -> int:
     """Return the number of partitions that are visited in parallel.
 
     It must not depend on the machine, for the result depends on it.
@@ -170,7 +170,7 @@ def _n_partitions(objective: Objective, asked: Parameters, n_problems: int) -> i
 
 
 def _chosen(
-    objective: Objective, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+    objective: Problem, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
 ) -> Plan:
     """Return the plan of the solvers; `visits` says whether options have it begin with epochs."""
     is_auto = asked.solver == "auto"
@@ -187,12 +187,12 @@ def _chosen(
     return _newton(objective, asked, visits, mean_square)
 
 
-def _epochs_alone(objective: Objective, why: str) -> Plan:
+def _epochs_alone(objective: Problem, why: str) -> Plan:
     polishing = int(work.CHEAP / work.epoch_work(objective))
     return Plan(SDCA, SDCA, reason_of(SDCA, objective, why), polishing_epochs=polishing)
 
 
-def _descent_alone(objective: Objective, asked: Parameters, expected: float) -> Plan:
+def _descent_alone(objective: Problem, asked: Parameters, expected: float) -> Plan:
     a_step = work.choose_linear_solver(objective)[1] * work.epoch_work(objective)
     return Plan(
         DESCENT,
@@ -204,7 +204,7 @@ def _descent_alone(objective: Objective, asked: Parameters, expected: float) -> 
     )
 
 
-def _descent_after_epochs(objective: Objective) -> Plan:
+def _descent_after_epochs(objective: Problem) -> Plan:
     epoch = work.epoch_work(objective)
 
     def step_cost_of(n_nonzero: int) -> float:
@@ -222,7 +222,7 @@ def _descent_after_epochs(objective: Objective) -> Plan:
     )
 
 
-def _interior(objective: Objective, asked: Parameters, visits: bool) -> Plan:
+def _interior(objective: Problem, asked: Parameters, visits: bool) -> Plan:
     """Return the plan with the interior-point method, as if it took a few Newton steps."""
     epoch, whole = work.epoch_work(objective), work.interior_work(objective)
     polishing = int(work.CHEAP / epoch)
@@ -258,7 +258,7 @@ def _interior(objective: Objective, asked: Parameters, visits: bool) -> Plan:
 
 
 def _newton(
-    objective: Objective, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+    objective: Problem, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
 ) -> Plan:
     epoch, (forms_hessian, step) = work.epoch_work(objective), work.choose_linear_solver(objective)
     is_certain = work.is_tall(objective) and not objective.phi.is_linear_far
@@ -298,7 +298,7 @@ def _newton(
     )
 
 
-def make_block_plan(objective: Objective, *, is_dense: bool = False) -> Plan:
+def make_block_plan(objective: Problem, *, is_dense: bool = False) -> Plan:
     """Return the plan for blocks on an executor, where no time is spent on polishing.
 
     To visit a dense row takes as long as several Newton passes, and other blocks gain little: steps
@@ -325,14 +325,14 @@ def make_block_plan(objective: Objective, *, is_dense: bool = False) -> Plan:
     )
 
 
-def applies_in_blocks(objective: Objective) -> bool:
+def applies_in_blocks(objective: Problem) -> bool:
     """Whether Newton's method applies to blocks or, if the Hessian is formed, interior points."""
     is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
     return objective.phi.is_smooth or (is_small and applies(INTERIOR, objective))
 
 
 def _begins_with_descent(
-    objective: Objective,
+    objective: Problem,
     asked: Parameters,
     expected: float,
     mean_square: Callable[[], float] | None,
@@ -350,7 +350,7 @@ def _begins_with_descent(
     )
 
 
-def begins_with_newton(objective: Objective) -> bool:
+def begins_with_newton(objective: Problem) -> bool:
     """Whether Newton steps from the weights 0 are less work than epochs.
 
     Not for losses whose second derivatives far from the minimum are mostly 0.
@@ -363,7 +363,7 @@ def begins_with_newton(objective: Objective) -> bool:
 
 
 def _first_epochs_rate(
-    objective: Objective, asked: Parameters, mean_square: Callable[[], float] | None
+    objective: Problem, asked: Parameters, mean_square: Callable[[], float] | None
 ) -> float:
     """Return the rate of epochs if a strong l2 makes them less work than Newton steps, else 0.
 

@@ -14,7 +14,7 @@ from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.losses import loss_named
 from tfopt.linear_model.validation import checked_sparse
 
-__all__ = ["NO_ROWS", "InitialPoint", "Objective", "Rows", "as_rows", "dual_point"]
+__all__ = ["NO_ROWS", "InitialPoint", "Problem", "Rows", "as_rows", "dual_point"]
 
 #: Features as the kernels take them: data, indices, indptr, dense.
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -40,7 +40,7 @@ def as_rows(X: Any) -> Rows:
     return X.data, indices, indptr, np.zeros((X.shape[0], 0), X.dtype)
 
 
-class Objective(NamedTuple):
+class Problem(NamedTuple):
     """The primal objective: sum of weight * phi(x . w + b; y), + l1 * |w|_1 + l2 / 2 * |w|**2.
 
     Labels and sample weights are passed to its methods, so that several classes can share the rows.
@@ -162,7 +162,7 @@ class InitialPoint(NamedTuple):
         return examples
 
 
-def dual_point(objective: Objective, initial: InitialPoint) -> np.ndarray:
+def dual_point(objective: Problem, initial: InitialPoint) -> np.ndarray:
     """Return the dual variables that belong to the weights: minus the losses' derivatives."""
     assert initial.w is not None
     examples = initial.examples()

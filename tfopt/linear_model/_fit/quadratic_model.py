@@ -14,7 +14,7 @@ from scipy import sparse
 from tfopt.kernels.linear import coordinate_descent, second_order
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.features import Features, working_set
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.rows import RowState
 
@@ -51,7 +51,7 @@ class ModelMatrix(NamedTuple):
     share: float
 
     @classmethod
-    def of(cls, objective: Objective, hessian: np.ndarray) -> ModelMatrix:
+    def of(cls, objective: Problem, hessian: np.ndarray) -> ModelMatrix:
         """Return the model with the Hessian of the losses, where the intercept is last."""
         model = cls(*without_intercept(hessian, objective.intercept))
         np.einsum("ii->i", model.A)[:] += objective.l2
@@ -72,7 +72,7 @@ class ModelMatrix(NamedTuple):
 class QuadraticModel:
     """The quadratic models of one problem, and their working sets."""
 
-    def __init__(self, objective: Objective, features: Features, factors: np.ndarray):
+    def __init__(self, objective: Problem, features: Features, factors: np.ndarray):
         self.objective, self.features, self.factors = objective, features, factors
         self.size = SMALLEST
         self.working = np.zeros(0, np.intp)

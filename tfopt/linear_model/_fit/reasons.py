@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.work import n_rows
 
 __all__ = ["count_of", "reason_of", "time_of"]
@@ -13,7 +13,7 @@ __all__ = ["count_of", "reason_of", "time_of"]
 MILLISECOND = 1e7
 
 
-def reason_of(solver: str, objective: Objective, why: str) -> str:
+def reason_of(solver: str, objective: Problem, why: str) -> str:
     """Return the reason why a solver begins with the rows of an objective."""
     sizes = f"{count_of(objective.n_weights)} features, {count_of(n_rows(objective))} rows"
     return f"{solver}: {sizes}; {why}"

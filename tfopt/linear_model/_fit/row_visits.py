@@ -11,7 +11,7 @@ from tfopt.kernels.linear import solver as sdca_solver
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit.design import Point, aligned_zeros
 from tfopt.linear_model._fit.parameters import Parameters
-from tfopt.linear_model._fit.problem import InitialPoint, Objective
+from tfopt.linear_model._fit.problem import InitialPoint, Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
 
 __all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]
@@ -26,12 +26,12 @@ LARGE = 600_000
 MERGES = 2
 
 
-def bucket_for(objective: Objective) -> int:
+def bucket_for(objective: Problem) -> int:
     """Return how many neighbouring examples are visited together."""
     return 8 if objective.n_features > LARGE else 1
 
 
-def intercept_curvature(objective: Objective, initial: InitialPoint) -> float:
+def intercept_curvature(objective: Problem, initial: InitialPoint) -> float:
     """Return the curvature of the intercept's feature, or 0 if there is no intercept."""
     if not objective.intercept:
         return 0.0
@@ -49,7 +49,7 @@ class RowVisits:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: Problem,
         initial: InitialPoint,
         options: Parameters,
         n_partitions: int,
@@ -165,9 +165,7 @@ class RowVisits:
 class LaneVisits:
     """Epochs of up to LANES classes together; unused columns are zero."""
 
-    def __init__(
-        self, objective: Objective, initial_points: list[InitialPoint], options: Parameters
-    ):
+    def __init__(self, objective: Problem, initial_points: list[InitialPoint], options: Parameters):
         self.objective, self.options, self.n_classes = objective, options, len(initial_points)
         first, n = initial_points[0], len(initial_points[0].y)
         self.bucket = bucket_for(objective)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfopt.kernels.linear import hessian_products, second_order, visits
-from tfopt.linear_model._fit.problem import Objective, Rows
+from tfopt.linear_model._fit.problem import Problem, Rows
 from tfopt.linear_model.loss_record import Corner
 
 __all__ = [
@@ -161,7 +161,7 @@ class Linearization(NamedTuple):
     step_gap: float
 
 
-def predicted(objective: Objective, state: RowState, wx: np.ndarray) -> RowState:
+def predicted(objective: Problem, state: RowState, wx: np.ndarray) -> RowState:
     """Return the state at new predictions, where the current dual variables are to be certified."""
     kinks: tuple[np.ndarray, ...] = ()
     if objective.intercept and not objective.phi.is_smooth:
@@ -185,7 +185,7 @@ def _kinks(
 
 
 def intercept_derivatives(
-    objective: Objective, state: RowState, biases: Sequence[float]
+    objective: Problem, state: RowState, biases: Sequence[float]
 ) -> np.ndarray:
     """Return the first and second derivatives of the sum of the losses by the intercept.
 
@@ -205,7 +205,7 @@ def intercept_derivatives(
     return np.array([[part.sum() for part in pair] for pair in each]).T
 
 
-def dual_residual(objective: Objective, state: RowState) -> np.ndarray | None:
+def dual_residual(objective: Problem, state: RowState) -> np.ndarray | None:
     """Return the sums over all rows that `projected` has to know, if there is an intercept."""
     if not objective.intercept:
         return None
@@ -213,12 +213,12 @@ def dual_residual(objective: Objective, state: RowState) -> np.ndarray | None:
     return objective.phi.dual_sums(examples["weight"], examples["y"], state.certified)
 
 
-def projected(objective: Objective, state: RowState, residual: np.ndarray | None) -> RowState:
+def projected(objective: Problem, state: RowState, residual: np.ndarray | None) -> RowState:
     """Make the dual variables feasible for an intercept: shift or scale them to a sum of 0.
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     state : RowState
     residual : ndarray or None
         `dual_residual` of all rows.
@@ -229,19 +229,19 @@ def projected(objective: Objective, state: RowState, residual: np.ndarray | None
     return state._replace(certified=a)
 
 
-def gap_sums(objective: Objective, state: RowState, bias: float) -> np.ndarray:
+def gap_sums(objective: Problem, state: RowState, bias: float) -> np.ndarray:
     """Return the sums of the losses and of the Fenchel-Young gaps at the last x . w."""
     return np.array(objective.gaps(state.examples, state.certified, state.wx, bias))
 
 
 def tangents(
-    objective: Objective, state: RowState, w: np.ndarray, bias: float, after_step: bool
+    objective: Problem, state: RowState, w: np.ndarray, bias: float, after_step: bool
 ) -> tuple[RowState, float, float]:
     """Return the losses at a point, without sums of their derivatives.
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     state : RowState
     w, bias
         The point.
@@ -282,7 +282,7 @@ def _at(
     )
 
 
-def gradient(objective: Objective, state: RowState, factors: np.ndarray) -> np.ndarray:
+def gradient(objective: Problem, state: RowState, factors: np.ndarray) -> np.ndarray:
     """Return the gradient of the losses at the last tangents; the intercept is last.
 
     `factors` are examples to write to, whose dual variables are 1: to make them takes as long.
@@ -294,7 +294,7 @@ def gradient(objective: Objective, state: RowState, factors: np.ndarray) -> np.n
     return sums
 
 
-def newton_system(objective: Objective, state: RowState) -> tuple[np.ndarray, np.ndarray]:
+def newton_system(objective: Problem, state: RowState) -> tuple[np.ndarray, np.ndarray]:
     """Return the gradient and the Hessian of the losses at the last tangents."""
     return second_order.newton_system(
         *objective.rows,
@@ -307,7 +307,7 @@ def newton_system(objective: Objective, state: RowState) -> tuple[np.ndarray, np
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is far away
 def linearize(
-    objective: Objective, state: RowState, w: np.ndarray, bias: float
+    objective: Problem, state: RowState, w: np.ndarray, bias: float
 ) -> tuple[RowState, Linearization]:
     """Return the losses at a point and their derivatives, with the diagonal of the Hessian."""
     losses, wx, slopes, bends, gradient, diagonal = hessian_products.tangent(
@@ -327,7 +327,7 @@ def linearize(
     return state, Linearization(losses, gradient, diagonal, residual, np.inf)
 
 
-def minus_slopes(objective: Objective, state: RowState) -> np.ndarray:
+def minus_slopes(objective: Problem, state: RowState) -> np.ndarray:
     """Return the dual variables of the last tangents; those of rows without weight are kept."""
     weight, a = state.examples["weight"], state.certified.copy()
     np.divide(-state.grad_pointwise, weight, out=a, where=weight > 0)
@@ -336,13 +336,13 @@ def minus_slopes(objective: Objective, state: RowState) -> np.ndarray:
     return a
 
 
-def tangent_residual(objective: Objective, state: RowState) -> np.ndarray | None:
+def tangent_residual(objective: Problem, state: RowState) -> np.ndarray | None:
     """Return `dual_residual` of minus the derivatives at the last tangents."""
     return dual_residual(objective, state._replace(certified=minus_slopes(objective, state)))
 
 
 def certified_tangents(
-    objective: Objective, state: RowState, bias: float, residual: np.ndarray | None
+    objective: Problem, state: RowState, bias: float, residual: np.ndarray | None
 ) -> tuple[RowState, float]:
     """Have minus the last derivatives certified, and return the sum of their gaps.
 
@@ -356,7 +356,7 @@ def certified_tangents(
     return state, gap
 
 
-def certified_step(objective: Objective, state: RowState, bias: float) -> tuple[RowState, float]:
+def certified_step(objective: Problem, state: RowState, bias: float) -> tuple[RowState, float]:
     """Have a Newton step's dual variables certified, and return the sum of their gaps.
 
     It is infinite if they are out of the conjugate's domain.
@@ -365,7 +365,7 @@ def certified_step(objective: Objective, state: RowState, bias: float) -> tuple[
     return state._replace(certified=state.step_duals), gap
 
 
-def hessian_product(objective: Objective, state: RowState, s: np.ndarray) -> np.ndarray:
+def hessian_product(objective: Problem, state: RowState, s: np.ndarray) -> np.ndarray:
     """Return the product of the Hessian of the losses and a vector."""
     return hessian_products.product(
         *objective.rows, state.hess_pointwise, s, threads=objective.threads

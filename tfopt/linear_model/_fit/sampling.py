@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.kernels.arrays import csr
-from tfopt.linear_model._fit.problem import InitialPoint, Objective, Rows, as_rows
+from tfopt.linear_model._fit.problem import InitialPoint, Problem, Rows, as_rows
 
 __all__ = ["rows_at", "sample_rows", "sampled"]
 
@@ -24,8 +24,8 @@ def sample_rows(n_rows: int, size: int) -> np.ndarray:
 
 
 def sampled(
-    objective: Objective, initial: InitialPoint, size: int
-) -> tuple[Objective, InitialPoint] | None:
+    objective: Problem, initial: InitialPoint, size: int
+) -> tuple[Problem, InitialPoint] | None:
     """Return the problem for a sample of the rows.
 
     Returns
@@ -47,7 +47,7 @@ def sampled(
     )
 
 
-def rows_at(objective: Objective, at: np.ndarray) -> Rows:
+def rows_at(objective: Problem, at: np.ndarray) -> Rows:
     """Return some of the rows."""
     data, indices, indptr, dense = objective.rows
     if not data.size:

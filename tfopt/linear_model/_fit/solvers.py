@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model.loss_record import PointwiseLoss
 
 __all__ = [
@@ -83,18 +83,18 @@ SOLVERS = {
 }
 
 
-def applies(solver: str, objective: Objective) -> bool:
+def applies(solver: str, objective: Problem) -> bool:
     """Whether a solver meets with what it needs."""
     needs = SOLVERS[solver]
     few = objective.n_weights <= needs.most_features
     return few and needs.unmet(objective.phi, objective.l1, objective.l2) is None
 
 
-def has_hessian(objective: Objective) -> bool:
+def has_hessian(objective: Problem) -> bool:
     """Whether Newton's method applies."""
     return applies(CG, objective)
 
 
-def has_descent(objective: Objective) -> bool:
+def has_descent(objective: Problem) -> bool:
     """Whether there is an l1 that coordinate descent is for."""
     return objective.l1 > 0 and applies(DESCENT, objective)

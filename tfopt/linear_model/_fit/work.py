@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from tfopt.linear_model._fit.problem import Objective
+from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
 
 __all__ = [
@@ -83,19 +83,19 @@ SAMPLE_ROWS, SAMPLE_PER_WEIGHT, SAMPLE_SHARE = 4096, 32, 1 / 32
 CHEAP = 1e7
 
 
-def epoch_work(objective: Objective) -> float:
+def epoch_work(objective: Problem) -> float:
     """Return the work of visiting each example once."""
     visit = PLAIN_VISIT if objective.phi.link is None else VISIT
     return max(visit * n_rows(objective) + SCATTERED * objective.n_features, 1.0)
 
 
-def product_work(objective: Objective) -> float:
+def product_work(objective: Problem) -> float:
     """Return the work of a pass over the rows, or of a product with the Hessian."""
     data, _, _, dense = objective.rows
     return ROW * n_rows(objective) + SCATTERED * data.size + DENSE * dense.size
 
 
-def hessian_work(objective: Objective) -> float:
+def hessian_work(objective: Problem) -> float:
     """Return the work of forming the Hessian and factorizing it."""
     data, _, indptr, dense = objective.rows
     width, sparse_pairs = dense.shape[1], 0.0
@@ -107,7 +107,7 @@ def hessian_work(objective: Objective) -> float:
     return float(PAIR * sparse_pairs + dense_work + factorization)
 
 
-def choose_linear_solver(objective: Objective) -> tuple[bool, float]:
+def choose_linear_solver(objective: Problem) -> tuple[bool, float]:
     """Return whether to factorize the Hessian, and the cost of a step in epochs."""
     epoch = epoch_work(objective)
     is_many = objective.n_weights > MOST_WEIGHTS
@@ -119,17 +119,17 @@ def choose_linear_solver(objective: Objective) -> tuple[bool, float]:
     return (True, with_matrix) if with_matrix <= WORTH * by_products else (False, by_products)
 
 
-def is_tall(objective: Objective) -> bool:
+def is_tall(objective: Problem) -> bool:
     """Whether there are at least as many rows as weights."""
     return n_rows(objective) >= objective.n_weights
 
 
-def reuses_hessian(objective: Objective) -> bool:
+def reuses_hessian(objective: Problem) -> bool:
     """Whether it costs more to form the Hessian than another iteration."""
     return hessian_work(objective) > CHEAP
 
 
-def newton_work(objective: Objective, *, from_sample: bool = False) -> float:
+def newton_work(objective: Problem, *, from_sample: bool = False) -> float:
     """Return the work of Newton's method by factorization.
 
     It begins at the weights 0, or at the minimum for a sample if there are enough rows for one.
@@ -141,13 +141,13 @@ def newton_work(objective: Objective, *, from_sample: bool = False) -> float:
     return steps * step
 
 
-def interior_work(objective: Objective) -> float:
+def interior_work(objective: Problem) -> float:
     """Return the work of the interior-point method."""
     passes = INTERIOR_PASSES * product_work(objective) + INTERIOR_ROW * n_rows(objective)
     return INTERIOR_STEPS * (hessian_work(objective) + passes)
 
 
-def epoch_rate(objective: Objective, squared_norm: float) -> float:
+def epoch_rate(objective: Problem, squared_norm: float) -> float:
     """Return the logarithm of the factor by which an epoch lowers the gap, whatever l1 is.
 
     It falls with the condition, the rows' curvature relative to l2 (Shalev-Shwartz and Zhang,
@@ -155,19 +155,19 @@ def epoch_rate(objective: Objective, squared_norm: float) -> float:
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     squared_norm : float
         The mean of those of the rows.
     """
     return 2 / (1 + objective.phi.curvature * squared_norm / objective.l2)
 
 
-def ascent_work(objective: Objective, squared_norm: float, tol: float) -> float:
+def ascent_work(objective: Problem, squared_norm: float, tol: float) -> float:
     """Return the work of epochs until the relative gap is `tol`, whatever l1 is.
 
     Parameters
     ----------
-    objective : Objective
+    objective : Problem
     squared_norm : float
         The mean of those of the rows.
     tol : float
@@ -177,7 +177,7 @@ def ascent_work(objective: Objective, squared_norm: float, tol: float) -> float:
     return n_epochs * epoch_work(objective) + certificates
 
 
-def descent_work(objective: Objective, *, is_warm: bool = False, n_nonzero: int = WORKING) -> float:
+def descent_work(objective: Problem, *, is_warm: bool = False, n_nonzero: int = WORKING) -> float:
     """Return the work of coordinate descent, with so many weights that are not 0, if not fewer."""
     n = objective.n_weights
     data, _, indptr, dense = objective.rows
@@ -195,7 +195,7 @@ def descent_work(objective: Objective, *, is_warm: bool = False, n_nonzero: int 
     return steps * (matrix + DESCENT_PASSES * a_pass) + a_pass
 
 
-def sample_size(objective: Objective) -> int:
+def sample_size(objective: Problem) -> int:
     """Return how many rows to look for a beginning of Newton's method in; 0: that is no use.
 
     A step from there is worth several from the weights 0. Least squares take one anyway.
@@ -205,11 +205,11 @@ def sample_size(objective: Objective) -> int:
     return size if not objective.phi.is_quadratic and 8 * size <= n else 0
 
 
-def _pass_work(objective: Objective) -> float:
+def _pass_work(objective: Problem) -> float:
     """Return the work of a product with the rows, and of the losses."""
     return product_work(objective) + LOSS * n_rows(objective)
 
 
-def n_rows(objective: Objective) -> int:
+def n_rows(objective: Problem) -> int:
     """Return the number of rows."""
     return int(objective.rows[2].size) - 1
