@@ -490,7 +490,7 @@ def _ftrl_rows(var, accum, linear, grad, **hypers):
 def apply_ftrl_v2(
     var, accum, linear, grad, *, lr, l1, l2, l2_shrinkage, lr_power, multiply_linear_by_lr=False
 ):
-    """The same with ``g + 2 l2_shrinkage theta`` for the g that z grows by (ApplyFtrlV2)."""
+    """The same with ``z <- z + (g + 2 l2_shrinkage theta) - s theta`` (ApplyFtrlV2)."""
     hypers = lr, l1, l2, lr_power, multiply_linear_by_lr
     shrunk = grad + 2 * l2_shrinkage * var
     return _ftrl(_soft_threshold, var, accum, linear, grad, shrunk, *hypers)
