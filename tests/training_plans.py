@@ -16,8 +16,7 @@ from wrapper_cases import WRAPPERS
 import tfopt
 import tfopt_ref
 from tfopt.optimizers import schedules
-from tfopt_ref.algorithms import ALGORITHMS
-from tfopt_ref.optimizer_step import settings
+from tfopt_ref.algorithms import ALGORITHMS, step_of
 from tfopt_ref.training import first_state, train_step
 from tfopt_ref.update import Rows
 
@@ -317,8 +316,7 @@ def _complex_kinds(config: dict[str, Any]) -> tuple[str, ...]:
         return tuple(set.intersection(*(set(_complex_kinds(each)) for each in inside)))
     if name not in ALGORITHMS or {"clipnorm", "clipvalue", "global_clipnorm"} & {*own}:
         return ()
-    taken = {key: own[key] for key in own if key in settings(ALGORITHMS[name])}
-    step = ALGORITHMS[name](t=1, learning_rate=0.5, kept=None, **taken)
+    step = step_of(name, own, t=1, lr=0.5, kept=None)
     dense, rows = (_COMPLEX[rule.__name__] for rule in (step.rule, step.rows or step.rule))
     return KINDS if dense and rows else ("dense", "dense twice", "none") if dense else ()
 

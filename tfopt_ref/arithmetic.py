@@ -11,21 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "Flushed",
-    "get_flush_denormals",
-    "maximum",
-    "maximum_or_nan",
-    "minimum",
-    "narrow",
-    "operand",
-    "power",
-    "select",
-    "shrink",
-    "wide",
-    "set_flush_denormals",
-]
-
 #: The smallest normal number of each dtype.
 _TINY = {number: np.finfo(number).tiny for number in (np.float16, np.float32, np.float64)}
 _flush = True
@@ -102,6 +87,12 @@ def select(condition: Any, where_true: Any, where_false: Any) -> Any:
     """Choose element by element; a chosen value passes as it is."""
     chosen = np.where(condition, where_true, where_false)
     return chosen.view(Flushed) if _flush else chosen
+
+
+def computed(dtype: Any) -> np.dtype[Any]:
+    """Return the dtype in which numbers of a dtype are computed: float32 for those of 16 bits."""
+    dtype = np.dtype(dtype)
+    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
 def wide(x: Any) -> Any:

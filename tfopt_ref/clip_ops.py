@@ -8,20 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.arithmetic import operand, select
-from tfopt_ref.norms import computed, factors, norm, sum_of_squares
-
-__all__ = [
-    "clip_by_average_norm",
-    "clip_by_global_norm",
-    "clip_by_norm",
-    "clip_by_norm_grad",
-    "clip_by_value",
-    "clip_by_value_grad",
-    "global_norm",
-    "l2_loss",
-]
-
+from tfopt_ref.arithmetic import computed, operand, select
+from tfopt_ref.norms import factors, norm, sum_of_squares
 
 # ---- by value
 

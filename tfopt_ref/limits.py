@@ -7,19 +7,57 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.arithmetic import operand
+from tfopt_ref.arithmetic import computed, operand
 from tfopt_ref.clip_ops import maximum, minimum, scaled
-from tfopt_ref.norms import computed, factors, norm
-from tfopt_ref.update import Gradient, Rows, summed
+from tfopt_ref.norms import factors, norm
+from tfopt_ref.update import Gradient, Rows, summed, times
 
-__all__ = ["limited", "scales"]
+#: A gradient, what its duplicates mean, and what multiplies it.
+Limited = tuple[Gradient, str, float]
 
-Factors = tuple[Any, Any]
+
+def limited(
+    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str]
+) -> list[Limited]:
+    """Return gradients so that what a rule multiplies them by makes products that keep limits.
+
+    Each comes with what its duplicates mean, and that factor. A product is not rounded before the
+    rule uses it, except where rows are to be summed first.
+    """
+    if not has_limits(config):
+        return [(grad, how, scale) for grad, how in zip(grads, duplicates, strict=True)]
+    if config.get("merge") == "before":
+        duplicates = ["error"] * len(duplicates)  # there are none
+    found: list[Limited] = []
+    grads, made = scales(grads, config, scale)
+    for grad, (first, second), how in zip(grads, made, duplicates, strict=True):
+        if second != 1:
+            found.append((_with(grad, scaled(_values(grad), first, second)), how, scale))
+        elif isinstance(grad, Rows) and how == "sum":
+            found.append((_scaled_sum(grad, float(first) * scale), "error", 1.0))
+        else:
+            found.append((grad, how, float(first) * scale))
+    return found
+
+
+def copied(grads: Sequence[Gradient], config: Mapping[str, Any], scale: float) -> list[Gradient]:
+    """Return gradients times a scale, and limited, each rounded to its dtype."""
+    grads = [times(grad, scale) for grad in grads]
+    if not has_limits(config):
+        return list(grads)
+    grads, made = scales(grads, config, 1.0)
+    both = zip(grads, made, strict=True)
+    return [_with(grad, scaled(_values(grad), *pair)) for grad, pair in both]
+
+
+def has_limits(config: Mapping[str, Any]) -> bool:
+    """Return whether an optimizer limits gradients."""
+    return bool({"clipvalue", "clipnorm", "global_clipnorm"} & set(config))
 
 
 def scales(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float
-) -> tuple[list[Gradient], list[Factors]]:
+) -> tuple[list[Gradient], list[tuple[Any, Any]]]:
     """Return gradients after what is done to elements, and each one's two factors.
 
     The limits are those of the gradients times a scale. Both factors multiply a gradient that is to
@@ -30,42 +68,25 @@ def scales(
     if "clipvalue" in config:
         grads = [_bounded(grad, config["clipvalue"] / scale) for grad in grads]
     arrays = [_values(grad) for grad in grads]
-    if "clipnorm" in config:
-        limit = np.float64(config["clipnorm"] / scale)
-        made = [factors(*norm([x]), limit, computed(x.dtype)) for x in arrays]
-    elif "global_clipnorm" in config:
-        limit = np.float64(config["global_clipnorm"] / scale)
+    limit = np.float64(config.get("clipnorm", config.get("global_clipnorm", np.inf)) / scale)
+    if "global_clipnorm" in config:
         root, exponent = norm(arrays)
-        if not np.isfinite(root) and limit != np.inf:
-            limit = np.float64(np.nan)
-        made = [factors(root, exponent, limit, computed(x.dtype)) for x in arrays]
+        norms = [(root, exponent) for _ in arrays]
+        limit = limit if np.isfinite(root) or limit == np.inf else np.float64(np.nan)
     else:
-        made = [(computed(x.dtype)(1), computed(x.dtype)(1)) for x in arrays]
-    return list(grads), made
+        norms = [norm([x]) for x in arrays]
+    made = zip(arrays, norms, strict=True)
+    return list(grads), [factors(*each, limit, computed(x.dtype)) for x, each in made]
 
 
-def limited(
-    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str]
-) -> list[tuple[Gradient, str, float]]:
-    """Return gradients so that what a rule multiplies them by makes products that keep limits.
-
-    Each comes with what its duplicates mean, and that factor. A product is not rounded before the
-    rule uses it, except where rows are to be summed first.
-    """
-    if not {"clipvalue", "clipnorm", "global_clipnorm"} & set(config):
-        return [(grad, how, scale) for grad, how in zip(grads, duplicates, strict=True)]
-    if config.get("merge") == "before":
-        duplicates = ["error"] * len(duplicates)  # there are none
-    found: list[tuple[Gradient, str, float]] = []
-    grads, made = scales(grads, config, scale)
-    for grad, (first, second), how in zip(grads, made, duplicates, strict=True):
-        if second != 1:
-            found.append((_with(grad, scaled(_values(grad), first, second)), how, scale))
-        elif isinstance(grad, Rows) and how == "sum":
-            found.append((_scaled_sum(grad, float(first) * scale), "error", 1.0))
-        else:
-            found.append((grad, how, float(first) * scale))
-    return found
+def densified(grad: Gradient, variable: np.ndarray) -> np.ndarray:
+    """Return a gradient of some rows of a variable as one of all, with zeros elsewhere."""
+    if not isinstance(grad, Rows):
+        return grad
+    rows = summed(grad)
+    dense = np.zeros(variable.shape, rows.values.dtype)
+    dense[rows.indices] = rows.values
+    return dense
 
 
 def _scaled_sum(rows: Rows, factor: float) -> Rows:

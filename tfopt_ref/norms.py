@@ -6,17 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.arithmetic import operand
-
-__all__ = ["factors", "norm", "sum_of_squares"]
+from tfopt_ref.arithmetic import computed, operand
 
 LANES = 256
 SPAN = 65536
-
-
-def computed(dtype: Any) -> Any:
-    """Return the type in which arrays of a dtype are scaled."""
-    return np.float64 if dtype == np.float64 else np.float32
 
 
 def sum_in_lanes(x: np.ndarray) -> np.float64:
@@ -45,6 +38,7 @@ def widened(array: np.ndarray) -> np.ndarray:
 
 
 def squares(x: np.ndarray) -> np.ndarray:
+    """Return the squares of numbers."""
     return np.asarray(x * x)
 
 

@@ -1,43 +1,18 @@
-"""A step of one optimizer: gradients limited, weights decayed, a rule applied to each variable."""
+"""A step of one optimizer: its rate, gradients clipped, weights decayed, a rule, a constraint."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt_ref.algorithms import (
-    ALGORITHMS,
-    OF_WHOLE_TENSORS,
-    OF_WHOLE_VECTORS,
-    Step,
-    adafactor,
-    adafactor_slots,
-)
-from tfopt_ref.clip_ops import scaled
-from tfopt_ref.limits import limited, scales
-from tfopt_ref.schedules import rate
+from tfopt_ref import schedules
+from tfopt_ref.algorithms import Step, adafactor_step, step_of
+from tfopt_ref.limits import Limited, copied, densified, limited
 from tfopt_ref.storage import first_slot, is_blocks
-from tfopt_ref.update import Gradient, Rows, summed, updated
-
-__all__ = [
-    "Asked",
-    "Constraints",
-    "Optimizer",
-    "Pairs",
-    "Result",
-    "State",
-    "Variables",
-    "all_finite",
-    "plain",
-    "settings",
-    "times",
-    "wide",
-]
+from tfopt_ref.update import Gradient, Rows, updated
 
 Optimizer = Mapping[str, Any]
 State = Mapping[str, Any]
@@ -65,98 +40,133 @@ def plain(
     """Return the variables and the state after a step, and whether it was taken."""
     if asked.finite and not all_finite(grads):
         return dict(variables), dict(state), False
-    name, config = optimizer["class_name"], optimizer["config"]
-    t = state["iterations"] + 1
-    taken = settings(adafactor if name == "Adafactor" else ALGORITHMS[name])
-    own = {key: value for key, value in config.items() if key in taken}
-    lr = learning_rate(config, t, 0.0 if "decay" in own else config["decay"])
-    own["learning_rate"] = lr
-    new = dict(variables)
-    slots = {variable: dict(of_one) for variable, of_one in state["slots"].items()}
-    kept = state["kept"]
+    name, config, t = optimizer["class_name"], optimizer["config"], state["iterations"] + 1
+    lr = rate(name, config, t)
+    new, slots, kept = dict(variables), dict(state["slots"]), state["kept"]
     if name == "Adafactor":
-        for variable, g in whole(variables, grads, config, asked.scale):
-            w = new[variable]
-            shapes = adafactor_slots(w.shape)
-            first = {slot: np.zeros(shape, w.dtype) for slot, shape in shapes.items()}
-            before = slots.get(variable, first)
-            new[variable], slots[variable] = adafactor(w, before, g, t=t, **own)
+        copies = copied([grad for _, grad in grads], config, asked.scale)
+        for (v, _), grad in zip(grads, copies, strict=True):
+            dense = densified(grad, new[v])
+            new[v], slots[v] = adafactor_step(config, new[v], slots.get(v), dense, t, lr)
     else:
-        step = ALGORITHMS[name](t=t, kept=kept, **own)
-        kept, storage = step.kept, config.get("storage")
-        inside = "weight_decay" in step.hypers  # a term of the rule's gradient
-        cautious, seed = config.get("cautious_weight_decay"), config.get("stochastic_rounding")
-        decays = {v: None if inside else decay_of(config, v, lr) for v, _ in grads}
-        repeated = [step.duplicates if decays[v] is None else "sum" for v, _ in grads]
-        given = limited([grad for _, grad in grads], config, asked.scale, repeated)
-        if any(isinstance(grad, Rows) and makes_dense(name, new[v]) for v, grad in grads):
-            given = one_by_one(name, variables, grads, config, asked.scale)
-        each = zip(grads, given, strict=True)
-        for place, ((variable, _), (grad, duplicates, by)) in enumerate(each):
-            w, shape = new[variable], new[variable].shape
-            if name in OF_WHOLE_VECTORS and w.ndim < 2:
-                assert isinstance(grad, np.ndarray)
-                w, grad = w.reshape(1, -1), grad.reshape(1, -1)
-            before = {slot: shaped(x, shape, w) for slot, x in slots.get(variable, {}).items()}
-            in_rule = zip(step.slots.items(), step.rule.operands[1:], strict=False)
-            arrays = [
-                before[slot]
-                if slot in before
-                else first_slot(w, slot, value, storage, operand in step.rule.row_slots)
-                for (slot, value), operand in in_rule
-            ]
-            decay = decays[variable]
-            options: dict[str, Any] = {"grad_scale": by}
-            if decay is not None and cautious:
-                options["decay"] = lr * float(config["weight_decay"])
-            elif decay is not None:
-                options["var_scale"] = decay
-            if seed is not None:
-                options["rounding"] = seed, t, place
-            mode = config.get("sparse", "tensorflow")
-            one = step
-            if inside and is_excluded(config, variable):
-                plain_ = {"weight_decay": 0.0}
-                plain_ |= {"adapts": False} if "adapts" in step.rule.flags else {}
-                one = step._replace(hypers={**step.hypers, **plain_})
-            result = stepped(one, mode, [w, *arrays], grad, duplicates, options)
-            new[variable], *after = (shaped(x, w.shape, new[variable]) for x in result)
-            slots[variable] = {**before, **dict(zip(step.slots, after, strict=True))}
-    bound = {variable for variable, _ in grads} & {*asked.constraints}
-    new |= {variable: asked.constraints[variable](new[variable]) for variable in bound}
+        step = step_of(name, config, t, lr, kept)
+        kept = step.kept
+        decays = [decay(step, config, v, lr) for v, _ in grads]
+        clipped = clip(step, config, variables, grads, asked.scale, decays)
+        for place, (v, _) in enumerate(grads):
+            own = without_decay(step) if is_excluded(config, v) else step
+            options: dict[str, Any] = {**decays[place]}
+            if config.get("stochastic_rounding") is not None:
+                options["rounding"] = config["stochastic_rounding"], t, place
+            new[v], slots[v] = rule(own, config, new[v], slots.get(v, {}), clipped[place], options)
+    new |= constraint(new, grads, asked.constraints)
     return new, {"iterations": t, "slots": slots, "kept": kept}, True
 
 
-def shaped(x: np.ndarray, shape: tuple[int, ...], like: np.ndarray) -> np.ndarray:
-    """Return an array in the shape of another if it has a number for each of its elements."""
-    return x.reshape(like.shape) if x.shape == shape and not is_blocks(x) else x
+def all_finite(grads: Pairs) -> bool:
+    """Return whether no element of a gradient is infinite or NaN."""
+    arrays = [grad.values if isinstance(grad, Rows) else grad for _, grad in grads]
+    return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
-@cache
-def settings(function: Any) -> set[str]:
-    """Return the names of an algorithm's settings."""
-    return {*signature(function).parameters} - {"t", "kept", "w", "slots", "g", "learning_rate"}
+# ---- the rate
 
 
-def learning_rate(config: Mapping[str, Any], t: int, decay: float) -> float:
+def rate(name: str, config: Mapping[str, Any], t: int) -> float:
     """Return the learning rate of step t; TensorFlow rounds that of a schedule to float32."""
     given = config["learning_rate"]
-    lr = rate(given, t - 1)
+    lr = schedules.rate(given, t - 1)
     if config.get("compat") == "tensorflow" and isinstance(given, dict):
         lr = float(np.float32(lr))
+    decay = 0.0 if name == "Nadam" else config["decay"]  # that of Nadam is its momentum's
     return lr / (1 + decay * (t - 1))
 
 
-def decay_of(config: Mapping[str, Any], variable: str, lr: float) -> float | None:
-    """Return what a variable is multiplied by before it is updated, if it decays."""
-    if not config.get("weight_decay") or is_excluded(config, variable):
-        return None
-    return 1 - lr * float(config["weight_decay"])
+# ---- the decay of weights
+
+
+def decay(step: Step, config: Mapping[str, Any], variable: str, lr: float) -> dict[str, float]:
+    """Return how an update lets a variable decay, if that is not a term of its rule's gradient."""
+    strength = config.get("weight_decay")
+    if not strength or "weight_decay" in step.hypers or is_excluded(config, variable):
+        return {}
+    part = lr * float(strength)
+    return {"decay": part} if config.get("cautious_weight_decay") else {"var_scale": 1 - part}
 
 
 def is_excluded(config: Mapping[str, Any], variable: str) -> bool:
     """Return whether a variable's weights do not decay."""
     return any(re.search(p, variable) for p in config.get("exclude_from_weight_decay", ()))
+
+
+def without_decay(step: Step) -> Step:
+    """Return the step of a variable whose weights do not decay; LAMB and LARS do not adapt it."""
+    off = {"weight_decay": 0.0, "adapts": False}
+    named = {*step.hypers, *step.rule.flags}
+    return step._replace(hypers={**step.hypers, **{k: v for k, v in off.items() if k in named}})
+
+
+# ---- clipping
+
+
+def clip(
+    step: Step,
+    config: Mapping[str, Any],
+    variables: Variables,
+    grads: Pairs,
+    scale: float,
+    decays: Sequence[Mapping[str, float]],
+) -> list[Limited]:
+    """Return limited gradients, each dense if the step needs the variable as a whole.
+
+    Rows that are named several times are summed first where their variable decays.
+    """
+    given = [grad for _, grad in grads]
+    whole = [is_whole(step, variables[v]) for v, _ in grads]
+    if any(isinstance(grad, Rows) and dense for grad, dense in zip(given, whole, strict=True)):
+        copies = zip(grads, copied(given, config, scale), whole, strict=True)
+        return [
+            (densified(grad, variables[v]) if dense else grad, "sum", 1.0)
+            for (v, _), grad, dense in copies
+        ]
+    return limited(given, config, scale, ["sum" if d else step.duplicates for d in decays])
+
+
+def is_whole(step: Step, variable: np.ndarray) -> bool:
+    """Return whether a step needs the gradient of a variable as a whole."""
+    return step.whole == "tensors" or (step.whole == "vectors" and variable.ndim < 2)
+
+
+# ---- the rule
+
+
+def rule(
+    step: Step,
+    config: Mapping[str, Any],
+    w: np.ndarray,
+    slots: Mapping[str, np.ndarray],
+    limited: Limited,
+    options: dict[str, Any],
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return a variable and its slots after the update by a limited gradient."""
+    grad, duplicates, factor = limited
+    x = w.reshape(1, -1) if step.whole == "vectors" and w.ndim < 2 else w
+    grad = grad if isinstance(grad, Rows) else grad.reshape(x.shape)
+    before = {slot: shaped(array, w, x) for slot, array in slots.items()}
+    for (slot, value), operand in zip(step.slots.items(), step.rule.operands[1:], strict=False):
+        if slot not in before:
+            of_rows = operand in step.rule.row_slots
+            before[slot] = first_slot(x, slot, value, config.get("storage"), of_rows)
+    arrays = [x, *(before[slot] for slot in step.slots)]
+    mode = config.get("sparse", "tensorflow")
+    new = stepped(step, mode, arrays, grad, duplicates, {"grad_scale": factor, **options})
+    w_new, *after = (shaped(array, x, w) for array in new)
+    return w_new, {**before, **dict(zip(step.slots, after, strict=True))}
+
+
+def shaped(array: np.ndarray, of: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """Return an array in another's shape if it has a number for each element of a variable."""
+    return array.reshape(like.shape) if array.shape == of.shape and not is_blocks(array) else array
 
 
 def stepped(
@@ -174,10 +184,10 @@ def stepped(
     """
     if not isinstance(grad, Rows):
         return updated(step.rule, arrays, grad, step.hypers, **options)
-    rule = step.rule if mode == "catch_up" else step.rows or step.rule
+    op = step.rule if mode == "catch_up" else step.rows or step.rule
     if mode != "tensorflow":
-        rule = rule.lazy()
-    new = updated(rule, arrays, grad, step.hypers, duplicates=duplicates, **options)
+        op = op.lazy()
+    new = updated(op, arrays, grad, step.hypers, duplicates=duplicates, **options)
     if mode == "catch_up":
         absent = np.setdiff1d(np.arange(len(arrays[0])), grad.indices)
         others = [array[absent] for array in arrays]
@@ -189,70 +199,12 @@ def stepped(
     return new
 
 
-def makes_dense(name: str, variable: np.ndarray) -> bool:
-    """Return whether an optimizer makes gradients of some rows of a variable dense ones."""
-    return name in OF_WHOLE_TENSORS or (name in OF_WHOLE_VECTORS and variable.ndim < 2)
+# ---- the constraint
 
 
-def one_by_one(
-    name: str, variables: Variables, grads: Pairs, config: Mapping[str, Any], scale: float
-) -> list[tuple[Gradient, str, float]]:
-    """Return limited gradients, dense where an optimizer needs them to be; as `limited` does."""
-    return [
-        (_whole(grad, variables[v]) if makes_dense(name, variables[v]) else grad, "sum", 1.0)
-        for (v, _), grad in zip(grads, _copies(grads, config, scale), strict=True)
-    ]
-
-
-def whole(
-    variables: Variables, grads: Pairs, config: Mapping[str, Any], scale: float
-) -> list[tuple[str, np.ndarray]]:
-    """Return limited gradients as arrays of their variables' shapes, zeros where there is none."""
-    given = _copies(grads, config, scale)
-    return [(v, _whole(grad, variables[v])) for (v, _), grad in zip(grads, given, strict=True)]
-
-
-def _whole(grad: Gradient, variable: np.ndarray) -> np.ndarray:
-    """Return a gradient of some rows as one of all, with zeros elsewhere."""
-    if not isinstance(grad, Rows):
-        return grad
-    rows = summed(grad)
-    dense = np.zeros(variable.shape, rows.values.dtype)
-    dense[rows.indices] = rows.values
-    return dense
-
-
-def _copies(grads: Pairs, config: Mapping[str, Any], scale: float) -> list[Gradient]:
-    """Return gradients, scaled and limited, each rounded to its dtype."""
-    given = [times(grad, scale) for _, grad in grads]
-    if {"clipvalue", "clipnorm", "global_clipnorm"} & set(config):
-        given, by = scales(given, config, 1.0)
-        given = [
-            Rows(scaled(grad.values, *both), grad.indices)
-            if isinstance(grad, Rows)
-            else scaled(grad, *both)
-            for grad, both in zip(given, by, strict=True)
-        ]
-    return given
-
-
-def all_finite(grads: Pairs) -> bool:
-    """Return whether no element of a gradient is infinite or NaN."""
-    arrays = [grad.values if isinstance(grad, Rows) else grad for _, grad in grads]
-    return all(bool(np.isfinite(array).all()) for array in arrays)
-
-
-def times(grad: Gradient, scale: float) -> Gradient:
-    """Return a gradient times a number; in float32, and rounded, if it has 16 bits."""
-    if isinstance(grad, Rows):
-        return Rows(np.asarray(times(grad.values, scale)), grad.indices)
-    if scale == 1:
-        return grad
-    with np.errstate(all="ignore"):
-        product = grad.astype(wide(grad.dtype)) * wide(grad.dtype).type(scale)
-        return np.asarray(product).astype(grad.dtype)
-
-
-def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype in which numbers of a dtype are added up."""
-    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+def constraint(
+    variables: Variables, grads: Pairs, constraints: Constraints
+) -> dict[str, np.ndarray]:
+    """Return what the constraints make of the variables that took a step."""
+    bound = {v for v, _ in grads} & {*constraints}
+    return {v: constraints[v](variables[v]) for v in bound}

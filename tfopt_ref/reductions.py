@@ -10,8 +10,6 @@ import numpy as np
 from tfopt_ref.arithmetic import operand, wide
 from tfopt_ref.norms import sum_in_spans
 
-__all__ = ["mean_square", "of_its_row", "square_sum"]
-
 
 def mean_square(x: np.ndarray) -> Any:
     """Return the mean of the squares of each row, in double precision, as norms are summed."""

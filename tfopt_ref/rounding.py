@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["noise", "rounded"]
-
 LARGEST = np.float32(2.0**128 - 2.0**120)  # the largest finite number of bfloat16
 _MASK = (1 << 64) - 1
 

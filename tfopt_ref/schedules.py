@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SCHEDULES", "rate"]
-
 
 def exponential_decay(
     s: float, *, initial_learning_rate: float, decay_steps: float, decay_rate: float,

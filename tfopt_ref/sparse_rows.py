@@ -11,8 +11,6 @@ import numpy as np
 
 from tfopt_ref.update import Rows
 
-__all__ = ["dot", "gradient"]
-
 #: The columns of a row's entries, and their values.
 Row = tuple[Sequence[int], np.ndarray]
 

@@ -9,22 +9,6 @@ import numpy as np
 
 from tfopt_ref.arithmetic import operand, select
 
-__all__ = [
-    "BLOCK",
-    "DYNAMIC8",
-    "FEWEST",
-    "POSITIVE4",
-    "POSITIVE8",
-    "POSITIVE_DYNAMIC8",
-    "SIGNED4",
-    "SIGNED8",
-    "dynamic_map",
-    "first_slot",
-    "is_blocks",
-    "loaded",
-    "stored",
-]
-
 BLOCK = 256
 #: Slots of variables of fewer elements are not stored in blocks.
 FEWEST = 4096

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.arithmetic import operand
+from tfopt_ref.arithmetic import computed, operand
 from tfopt_ref.optimizer_step import (
     Asked,
     Constraints,
@@ -26,13 +26,9 @@ from tfopt_ref.optimizer_step import (
     Variables,
     all_finite,
     plain,
-    times,
-    wide,
 )
 from tfopt_ref.training_ops import apply_gradient_descent, apply_moving_average
-from tfopt_ref.update import Gradient, Rows, updated
-
-__all__ = ["first_state", "iterations", "train_step"]
+from tfopt_ref.update import Gradient, Rows, times, updated
 
 
 def train_step(
@@ -121,7 +117,7 @@ def added(total: Gradient | None, grad: Gradient, scale: float, variable: np.nda
 
     A sum begins with its first dense gradient, to which rows that came before are added.
     """
-    dtype = wide(variable.dtype)
+    dtype = computed(variable.dtype)
     if isinstance(grad, Rows):
         grad = Rows(grad.values.astype(dtype), grad.indices)
         if total is None or isinstance(total, Rows):
@@ -208,7 +204,7 @@ def average(
     config, inside = optimizer["config"], optimizer["config"]["optimizer"]
     new, inner, taken = _stepped(inside, variables, state["optimizer"], grads, asked)
     names = list(dict.fromkeys(name for name, _ in grads))
-    first = {name: variables[name].astype(wide(variables[name].dtype)) for name in names}
+    first = {name: variables[name].astype(computed(variables[name].dtype)) for name in names}
     averages = {**first, **state["average"]}
     before, count = iterations(state["optimizer"]), iterations(inner)
     if taken and count > before:

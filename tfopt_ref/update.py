@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt_ref.arithmetic import operand, select
+from tfopt_ref.arithmetic import computed, operand, select
 from tfopt_ref.rounding import noise, rounded
 from tfopt_ref.storage import is_blocks, loaded, stored
 from tfopt_ref.training_op import Formula, TrainingOp
@@ -29,17 +29,27 @@ def summed(rows: Rows) -> Rows:
 
     Sums of 16 bits are computed in float32, and rounded once.
     """
-    dtype = rows.values.dtype
-    computed = np.float32 if dtype.itemsize == 2 else dtype
+    dtype = computed(rows.values.dtype)
     distinct = list(dict.fromkeys(rows.indices.tolist()))
-    values = np.empty((len(distinct), *rows.values.shape[1:]), dtype)
+    values = np.empty((len(distinct), *rows.values.shape[1:]), rows.values.dtype)
     with np.errstate(all="ignore"):
         for place, index in enumerate(distinct):
-            total = operand(np.zeros(rows.values.shape[1:]), computed)
+            total = operand(np.zeros(rows.values.shape[1:]), dtype)
             for row in rows.values[rows.indices == index]:
-                total = total + operand(row, computed)
+                total = total + operand(row, dtype)
             values[place] = total
     return Rows(values, np.array(distinct, rows.indices.dtype))
+
+
+def times(grad: Gradient, scale: float) -> Gradient:
+    """Return a gradient times a number; in float32, and rounded, if it has 16 bits."""
+    if isinstance(grad, Rows):
+        return Rows(np.asarray(times(grad.values, scale)), grad.indices)
+    if scale == 1:
+        return grad
+    dtype = computed(grad.dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(grad.astype(dtype) * dtype.type(scale)).astype(grad.dtype)
 
 
 def updated(
@@ -111,8 +121,7 @@ def step(
     Numbers of 16 bits are computed with in float32, and rounded once, when they are stored. The
     first element has an index in the whole variable.
     """
-    own = arrays[0].dtype
-    dtype = np.float32 if own.itemsize == 2 else own
+    dtype = computed(arrays[0].dtype)
     hypers = {k: v if isinstance(v, bool) else operand(v, dtype) for k, v in options.items()}
     shape = arrays[0].shape
     old = [loaded(array, shape) if is_blocks(array) else operand(array, dtype) for array in arrays]

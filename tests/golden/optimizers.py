@@ -11,8 +11,7 @@ from golden.reasons import notes, reasons
 
 import tfopt
 from tfopt.rules import RULES
-from tfopt_ref.algorithms import ALGORITHMS
-from tfopt_ref.optimizer_step import settings
+from tfopt_ref.algorithms import step_of
 from tfopt_ref.training import first_state, train_step
 from tfopt_ref.update import Rows
 
@@ -79,9 +78,7 @@ def reasons_of(
     of the variable, and tfopt in float64; those of a norm, whose sum of squares has no order, and
     of the factor made of it; and those of the values of the step before.
     """
-    algorithm = ALGORITHMS[name]
-    own = {key: config[key] for key in config if key in settings(algorithm)}
-    step = algorithm(t=1, learning_rate=0.5, kept=None, **own)
+    step = step_of(name, config, t=1, lr=0.5, kept=None)
     rule = _RULES[((step.rows if sparse else None) or step.rule).__name__]
     hypers = {hyper: step.hypers[hyper] for hyper in rule.hypers}
     flags = {flag: step.hypers.get(flag, default) for flag, default in rule.flags.items()}
