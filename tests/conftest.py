@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import TRIED
+from common.cases import TRIED
+from common.specified import SPECIFIED
 from hypothesis import HealthCheck, is_hypothesis_test, settings
-from specified import SPECIFIED
 
 import tfopt
 import tfopt_ref
@@ -41,14 +41,14 @@ HERE = Path(__file__).parent
 SLOW = {
     "cli": "each test reads data and trains",
     "live": "TensorFlow takes seconds to import",
-    "test_docs.py": "all examples of the documentation",
-    "test_golden.py": "fifty steps of every optimizer",
-    "test_twin.py": "every rule on several threads, with arrays that these are worth",
+    "meta": "all examples of the documentation",
+    "golden/test_golden.py": "fifty steps of every optimizer",
+    "rules/test_twin.py": "every rule on several threads, with arrays that these are worth",
 }
 #: Imports of tests that start processes or clusters, compile, or compare with other libraries.
 _SLOW_IMPORT = re.compile(
     r"^\s*(import|from) (dask|distributed|multiprocessing|sklearn|subprocess)\b"
-    r"|^\s*from (dask_cluster|devices|golden\.with_tensorflow) ",
+    r"|^\s*from (common\.dask_cluster|devices|golden\.with_tensorflow) ",
     re.MULTILINE,
 )
 #: The maximum number of quick cases of a test.
@@ -57,8 +57,9 @@ _CASES = 30
 
 @cache
 def _is_slow(file: Path) -> bool:
-    first = Path(os.path.relpath(file, HERE)).parts[0]
-    return first in SLOW or bool(_SLOW_IMPORT.search(file.read_text(encoding="utf-8")))
+    name = Path(os.path.relpath(file, HERE))
+    named = name.parts[0] in SLOW or name.as_posix() in SLOW
+    return named or bool(_SLOW_IMPORT.search(file.read_text(encoding="utf-8")))
 
 
 #: What takes a minute each: it is run if it is named on the command line, as .ci/run does.

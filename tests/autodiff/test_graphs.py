@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
+from common.cases import assert_same_bits
 from differences import check_grads
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import TRIED, same_bits
+from common.cases import TRIED, same_bits
 from vjp_cases import CASES, STEPS, Case
 
 import tfopt

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from common.updates import update
 from differences import check_grads
-from updates import update
 
 import tfopt
 import tfopt_ref

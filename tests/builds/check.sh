@@ -42,7 +42,7 @@ assert tfopt.threads.get_num_threads() == 1, tfopt.threads.get_num_threads()
 print("without OpenMP: one thread, right results")
 PY
 PYTHONPATH="$work/one-thread" pytest -q -p no:cacheprovider \
-    tests/test_libsvm_kernel.py -k "decimals or doubles or ties"
+    tests/io/test_libsvm_kernel.py -k "decimals or doubles or ties"
 
 if CC="$work/bin/cc-broken" pip install --no-deps --target "$work/none" . > "$work/log" 2>&1; then
     echo "a build without a compiler succeeded" >&2

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from cases import (
+from common.cases import (
     DTYPES,
     EXACT,
     LAYOUTS,
@@ -17,7 +17,7 @@ from cases import (
     stocked,
     whole,
 )
-from updates import update
+from common.updates import update
 
 import tfopt
 from tfopt.rules import Rule, checks_of

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from linear_losses import DEFINITIONS, LOSSES, conjugate, estimator, phi, targets
+from common.linear_losses import DEFINITIONS, LOSSES, conjugate, estimator, phi, targets
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 

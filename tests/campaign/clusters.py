@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask_cluster import addresses, by_hand, processes, start, tasks
-from dask_fits import OPTIONS, alone, fitted
+from common.dask_cluster import addresses, by_hand, processes, start, tasks
+from common.dask_fits import OPTIONS, alone, fitted
 from distributed import Client
 
 from campaign.calls import one

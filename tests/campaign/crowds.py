@@ -9,10 +9,10 @@ from typing import Any
 
 import joblib
 import numpy as np
-from cases import RULES, arrays_for, ordinary_hypers
-from interrupted import MAKERS
-from step_cases import everything, gradients, params
-from updates import update
+from common.cases import RULES, arrays_for, ordinary_hypers
+from common.interrupted import MAKERS
+from common.step_cases import everything, gradients, params
+from common.updates import update
 
 import tfopt
 from campaign.calls import one

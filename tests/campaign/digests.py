@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
-from selftest_digests import digests
+from common.selftest_digests import digests
 
 import tfopt
 from campaign.calls import one

@@ -8,11 +8,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from cases import assert_same_bits
-from compared_steps import compare
-from optimizer_arguments import RULES
-from training_plans import Run, drawn_plan
-from updates import update
+from common.cases import assert_same_bits
+from common.compared_steps import compare
+from common.optimizer_arguments import RULES
+from common.training_plans import Run, drawn_plan
+from common.updates import update
 
 import tfopt
 import tfopt_ref

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import arrays_for, lay_out, ordinary_hypers
-from updates import update
+from common.cases import arrays_for, lay_out, ordinary_hypers
+from common.updates import update
 
 import tfopt
 from campaign.check import Case, Check

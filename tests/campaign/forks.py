@@ -7,8 +7,8 @@ import threading
 from time import monotonic, sleep
 
 import numpy as np
-from cases import arrays_for, ordinary_hypers
-from updates import update
+from common.cases import arrays_for, ordinary_hypers
+from common.updates import update
 
 import tfopt
 from campaign.calls import one

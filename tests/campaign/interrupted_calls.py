@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
-from cases import RULES, arrays_for, ordinary_hypers
-from dask_fits import FITTED, OPTIONS, fit
+from common.cases import RULES, arrays_for, ordinary_hypers
+from common.dask_fits import FITTED, OPTIONS, fit
+from common.interrupted import MAKERS, wait_for_threads
+from common.step_cases import everything, frozen, gradients, params
+from common.updates import update
 from distributed import Client
-from interrupted import MAKERS, wait_for_threads
-from step_cases import everything, frozen, gradients, params
-from updates import update
 
 import tfopt
 import tfopt.dask

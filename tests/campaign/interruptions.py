@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from interrupted import MAKERS, raising_at
-from step_cases import everything, gradients, params
+from common.interrupted import MAKERS, raising_at
+from common.step_cases import everything, gradients, params
 
 from campaign.calls import one
 from campaign.check import drawn

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import arrays_for, ordinary_hypers
-from step_cases import every_optimizer, gradients, params
-from updates import update
-from wrapper_cases import USERS, WRAPPERS
+from common.cases import arrays_for, ordinary_hypers
+from common.step_cases import every_optimizer, gradients, params
+from common.updates import update
+from common.wrapper_cases import USERS, WRAPPERS
 
 import tfopt
 from campaign.check import Case, Check

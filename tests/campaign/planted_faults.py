@@ -1,5 +1,5 @@
 """Cases that fail, die or hang, for the tests of the campaign itself."""
 
-from test_campaign import CHECK
+from campaign.test_campaign import CHECK
 
 __all__ = ["CHECK"]

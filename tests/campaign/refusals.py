@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from cases import whole
+from common.cases import whole
 
 import tfopt
 from campaign.calls import RuleCall, drawn_call, memory, one, settings

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from step_cases import everything
+from common.step_cases import everything
 
 import tfopt
 from campaign.calls import one

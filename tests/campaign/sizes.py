@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from cases import assert_same_bits
+from common.cases import assert_same_bits
 
 import tfopt
 from campaign.calls import one

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from compared_steps import compare
-from optimizer_arguments import RULES
-from training_plans import STACKS, Run, drawn_plan
+from common.compared_steps import compare
+from common.optimizer_arguments import RULES
+from common.training_plans import STACKS, Run, drawn_plan
 
 import tfopt
 import tfopt_ref.storage

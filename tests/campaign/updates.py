@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import assert_same_bits, lay_out, whole
+from common.cases import assert_same_bits, lay_out, whole
 
 import tfopt
 import tfopt_ref

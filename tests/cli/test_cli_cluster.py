@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from dask_cluster import by_hand, processes, tasks
+from common.dask_cluster import by_hand, processes, tasks
 from distributed import default_client
 
 from tfopt.cli import cluster, train

@@ -6,7 +6,7 @@ import gzip
 
 import numpy as np
 import pytest
-from dask_cluster import kill_one, processes, tasks
+from common.dask_cluster import kill_one, processes, tasks
 
 from tfopt.cli import readers, train
 from tfopt.cli.files import CommandError, File, files_in, open_url

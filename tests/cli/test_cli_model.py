@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interrupted import interrupting, raising_at
+from common.interrupted import interrupting, raising_at
 
 from tfopt.cli.files import CommandError, write_atomically
 from tfopt.cli.models import write_model

@@ -10,7 +10,7 @@ import warnings
 
 import numpy as np
 import pytest
-from linear_losses import phi
+from common.linear_losses import phi
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from bench_optimizers import Bench, optimizers
-from cases import ordinary_hypers
+from common.cases import ordinary_hypers
 
 import tfopt
 from tfopt.cuda.calls import dense_update

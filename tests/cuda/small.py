@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cupy
 import numpy as np
-from cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
+from common.cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
 
 import tfopt
 from tfopt.cuda.calls import dense_update, rows_update

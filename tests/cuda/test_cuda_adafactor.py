@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
-from clip_cases import array_of
+from common.cases import assert_same_bits
+from common.clip_cases import array_of
 from devices import DEVICE
 from test_cuda_optimizers import each_dtype, there
 from test_cuda_reduced_steps import refused, rows

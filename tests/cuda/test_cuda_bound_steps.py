@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
-from clip_cases import array_of
+from common.cases import assert_same_bits
+from common.clip_cases import array_of
+from common.optimizer_makers import make
 from devices import DEVICE, HostArray
-from optimizer_makers import make
 from test_cuda_optimizers import each_dtype, each_optimizer
 
 import tfopt

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
-from clip_cases import ALL_DTYPES, FLOATS, INTEGERS, array_of, numbers, tensor
+from common.cases import assert_same_bits
+from common.clip_cases import ALL_DTYPES, FLOATS, INTEGERS, array_of, numbers, tensor
+from common.specified import SPECIFIED
 from devices import DEVICE
 from hypothesis import given
 from hypothesis import strategies as st
-from specified import SPECIFIED
 
 import tfopt
 import tfopt_ref

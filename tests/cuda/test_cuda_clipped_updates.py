@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ELEMENTWISE, WITH_ROWS, arrays_for, assert_same_bits, ordinary_hypers
-from clip_cases import FLOATS, array_of, tensor
+from common.cases import ELEMENTWISE, WITH_ROWS, arrays_for, assert_same_bits, ordinary_hypers
+from common.clip_cases import FLOATS, array_of, tensor
 from devices import DEVICE, HostArray
 from hypothesis import given
 from hypothesis import strategies as st

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
-from clip_cases import array_of
+from common.cases import assert_same_bits
+from common.clip_cases import array_of
 from devices import DEVICE
 
 import tfopt

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, assert_same_bits, ordinary_hypers
+from common.cases import RULES, assert_same_bits, ordinary_hypers
 from devices import DEVICE
 
 import tfopt

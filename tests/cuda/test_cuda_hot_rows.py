@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ELEMENTWISE, arrays_for, assert_same_bits, ordinary_hypers
+from common.cases import ELEMENTWISE, arrays_for, assert_same_bits, ordinary_hypers
 from devices import DEVICE
 from test_cuda_clipped_updates import Model
 from test_cuda_twin import call, dtype_of, each_rule

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
-from clip_cases import array_of
+from common.cases import RULES, arrays_for, assert_same_bits, ordinary_hypers
+from common.clip_cases import array_of
+from common.optimizer_makers import MAKERS, make
 from devices import DEVICE
-from optimizer_makers import MAKERS, make
 from test_cuda_optimizers import there
 
 import tfopt

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
-from clip_cases import FLOATS, array_of
+from common.cases import assert_same_bits
+from common.clip_cases import FLOATS, array_of
 from devices import DEVICE, HostArray
 
 import tfopt

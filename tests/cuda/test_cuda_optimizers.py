@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
-from clip_cases import array_of
+from common.cases import assert_same_bits
+from common.clip_cases import array_of
+from common.optimizer_makers import MAKERS, make
 from devices import DEVICE
-from optimizer_makers import MAKERS, make
 
 import tfopt
 from tfopt import IndexedSlices, Variable

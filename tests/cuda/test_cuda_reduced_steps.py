@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
-from clip_cases import array_of
+from common.cases import assert_same_bits
+from common.clip_cases import array_of
+from common.optimizer_makers import BY_SUMS
 from devices import DEVICE
-from optimizer_makers import BY_SUMS
 from test_cuda_bound_steps import Checks
 from test_cuda_optimizers import compared, each_dtype, there
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, TRIED, WITH_ROWS, arrays_for, assert_same_bits, hypers, numbers
-from cases import ordinary_hypers as ordinary
+from common.cases import RULES, TRIED, WITH_ROWS, arrays_for, assert_same_bits, hypers, numbers
+from common.cases import ordinary_hypers as ordinary
+from common.updates import update
 from devices import DEVICE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from test_cuda_twin import DTYPES, dtype_of
-from updates import update
 
 import tfopt
 import tfopt_ref

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
+from common.cases import RULES, WITH_ROWS, arrays_for, ordinary_hypers
 from devices import DEVICE, HostArray
 from golden.refusals import OPS, Arguments, order
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from block_codes import same
-from clip_cases import array_of
+from common.block_codes import same
+from common.clip_cases import array_of
+from common.optimizer_makers import MAKERS, make
 from devices import DEVICE
-from optimizer_makers import MAKERS, make
 from test_cuda_bound_steps import Checks
 from test_cuda_optimizers import there
 

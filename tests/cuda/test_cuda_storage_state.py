@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from block_codes import BLOCKS, same
+from common.block_codes import BLOCKS, same
+from common.optimizer_makers import MAKERS
 from devices import DEVICE
 from golden.bitsandbytes import SAME, SHAPES, state_of, variables
-from optimizer_makers import MAKERS
 from test_cuda_optimizers import there
 from test_cuda_storage import (
     BY_ELEMENTS,

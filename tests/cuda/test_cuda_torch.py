@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
+from common.cases import assert_same_bits
 from devices import DEVICE, HostTorch, Torch
 
 import tfopt

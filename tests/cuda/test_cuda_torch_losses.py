@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
+from common.cases import assert_same_bits
 from devices import DEVICE, HostTorch, Torch
 
 import tfopt

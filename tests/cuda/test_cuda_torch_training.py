@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
+from common.cases import assert_same_bits
 from devices import DEVICE, HostTorch, Torch
 from test_cuda_torch_optimizers import CASES, back, drawn, each, on_host, parameters
 

@@ -9,12 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import ELEMENTWISE, TRIED, arrays_for, assert_same_bits, hypers, numbers, ordinary_hypers
+from common.cases import (
+    ELEMENTWISE,
+    TRIED,
+    arrays_for,
+    assert_same_bits,
+    hypers,
+    numbers,
+    ordinary_hypers,
+)
+from common.updates import update
 from devices import DEVICE
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
-from updates import update
 
 import tfopt
 import tfopt_ref

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import assert_same_bits
+from common.cases import assert_same_bits
 from devices import DEVICE
 from test_cuda_averages import compared, variables
 from test_cuda_bound_steps import there

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from common.updates import update
 from golden.reasons import reasons
-from updates import update
 
 import tfopt_ref
 from tfopt.rules import Rule

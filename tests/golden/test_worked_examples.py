@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from updates import update
+from common.updates import update
 
 from tfopt.rules import RULES
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from linear_losses import DEFINITIONS, conjugate, phi
+from common.linear_losses import DEFINITIONS, conjugate, phi
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.base import clone, is_classifier

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 
-from linear_losses import CORNERED
+from common.linear_losses import CORNERED
 
 from laws.estimator_data import FEATURES, FORMS, LABELS, WEIGHTS
 from laws.estimator_run import CHANGES, WAYS

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from step_cases import ARGUMENTS, everything
-from wrapper_cases import WRAPPERS
+from common.step_cases import ARGUMENTS, everything
+from common.wrapper_cases import WRAPPERS
 
 import tfopt
 from tfopt import IndexedSlices, optimizers

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optimizer_arguments import RULES
-from wrapper_cases import WRAPPERS
+from common.optimizer_arguments import RULES
+from common.wrapper_cases import WRAPPERS
 
 from laws.law import Draw, Law
 

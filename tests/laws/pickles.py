@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from textwrap import dedent
 
-from optimizer_arguments import USUAL, arguments_of
-from step_cases import ARGUMENTS
-from wrapper_cases import USERS, WRAPPERS
+from common.optimizer_arguments import USUAL, arguments_of
+from common.step_cases import ARGUMENTS
+from common.wrapper_cases import USERS, WRAPPERS
 
 from laws.law import Draw, Law, run
 from tfopt import linear_model
@@ -32,10 +32,10 @@ START = """
 import copy, os, pickle, tempfile
 import joblib, numpy as np, tfopt
 from scipy import sparse
-from step_cases import ARGUMENTS
+from common.step_cases import ARGUMENTS
 from tfopt import linear_model, optimizers
 from tfopt.optimizers import schedules
-from wrapper_cases import USERS, WRAPPERS
+from common.wrapper_cases import USERS, WRAPPERS
 
 def out_of_band(value, kind):
     buffers = []

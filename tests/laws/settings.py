@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
-from optimizer_arguments import RULES, arguments_of
-from wrapper_cases import WRAPPERS
+from common.optimizer_arguments import RULES, arguments_of
+from common.wrapper_cases import WRAPPERS
 
 from laws.law import Draw, Law
 from tfopt import optimizers

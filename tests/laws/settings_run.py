@@ -12,9 +12,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from optimizer_arguments import arguments_of, other_value
-from step_cases import ARGUMENTS, everything, frozen
-from wrapper_cases import WRAPPERS
+from common.optimizer_arguments import arguments_of, other_value
+from common.step_cases import ARGUMENTS, everything, frozen
+from common.wrapper_cases import WRAPPERS
 
 from tfopt import IndexedSlices, InvalidArgumentError, optimizers
 from tfopt.optimizers.state.hyperparameters import Hyper

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from optimizer_arguments import RULES, arguments_of
+from common.optimizer_arguments import RULES, arguments_of
 
 from tfopt import IndexedSlices, InvalidArgumentError, optimizers
 from tfopt.optimizers.state.hyperparameters import Hyper

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from optimizer_arguments import RULES
+from common.optimizer_arguments import RULES
 
 from laws.law import Draw, Law
 from laws.training import OPTIONS, WRAPPED, accepted, made

@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from cases import LAYOUTS
-from optimizer_arguments import RULES
-from wrapper_cases import WRAPPERS
+from common.cases import LAYOUTS
+from common.optimizer_arguments import RULES
+from common.wrapper_cases import WRAPPERS
 
 from laws.law import Draw, Law
 from laws.training_run import EVENTS, GRADIENTS, WAYS
@@ -124,7 +124,7 @@ def _possible(levels: Mapping[str, str]) -> bool:
     if "ParameterGroups" in levels.values() and levels.get("way") == "pairs of arrays":
         return False  # arrays have no names
     if levels.get("storage") in IN_BLOCKS and levels.get("layout", "contiguous") != "contiguous":
-        return False  # refused, as documented: tests/test_slot_storage.py
+        return False  # refused, as documented: tests/optimizers/test_slot_storage.py
     with_plain = {**{name: levels[0] for name, levels in FACTORS.items()}, **levels}
     return "optimizer" not in levels or accepted(made(with_plain), with_plain["dtype"])
 

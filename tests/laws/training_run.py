@@ -13,9 +13,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import scipy.sparse
-from cases import LAYOUTS, lay_out
-from compared_steps import compare
-from training_plans import Plan, Run
+from common.cases import LAYOUTS, lay_out
+from common.compared_steps import compare
+from common.training_plans import Plan, Run
 
 import tfopt
 from tfopt.errors import InvalidArgumentError

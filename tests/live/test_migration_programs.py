@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from migration_pages import PAGES, Page, arguments, check, code, members
+from common.migration_pages import PAGES, Page, arguments, check, code, members
 
 REQUIRED = {"tensorflow": "TFOPT_REQUIRE_TENSORFLOW", "torch": "TFOPT_REQUIRE_TORCH"}
 #: What would change this process for other tests: Snap ML flushes denormals, JAX starts threads.

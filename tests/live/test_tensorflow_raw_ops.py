@@ -53,7 +53,7 @@ def test_signature(name: str):
 
 @pytest.mark.parametrize("op", OPS)
 def test_order_of_checks(op: str):
-    """As recorded, and as tests/test_check_order.py compares with ours."""
+    """As recorded, and as tests/golden/test_check_order.py compares with ours."""
     assert ", ".join(order(op, refusal)) == RECORDED[op]
 
 

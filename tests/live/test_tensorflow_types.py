@@ -11,9 +11,9 @@ from types import ModuleType
 import ml_dtypes
 import numpy as np
 import pytest
+from common.updates import update
 from golden.samples import settings
 from golden.with_tensorflow import apply, has_sparse, required_tensorflow
-from updates import update
 
 from tfopt.rules import OPS, RULES, Rule
 

@@ -86,6 +86,11 @@ SETS = {
     },
 }
 
+#: Folders of tests that look for mutants.
+FOLDERS = (
+    *("rules", "optimizers", "clip", "autodiff", "linear", "io", "laws", "platform"),
+    *("cli", "golden"),
+)
 #: Tests of clusters, of the command line's processes, of what is built or written, of other
 #: libraries; and this one.
 LEFT_OUT = (
@@ -96,10 +101,6 @@ LEFT_OUT = (
 
 def test_files(tests: Path) -> list[Path]:
     """Return the test files that are run."""
-    files = {
-        path
-        for folder in ("", "autodiff/", "cli/", "golden/")
-        for path in tests.glob(f"{folder}test_*.py")
-    }
+    files = {path for folder in FOLDERS for path in tests.glob(f"{folder}/test_*.py")}
     out = {path for name in LEFT_OUT for path in tests.glob(f"**/test_{name}.py")}
     return sorted(files - out)

@@ -1,0 +1,337 @@
+"""Coordinate descent for l1 and elastic nets: kernels and whole fits against the specification."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from common.linear_losses import SMOOTH, estimator, parameter_of, targets
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
+
+import tfopt
+from tfopt.kernels.linear import coordinate_descent as kernels
+from tfopt.linear_model._fit import plan, quadratic_model
+from tfopt.linear_model._fit.problem import as_rows
+from tfopt_ref import sdca_coordinate_descent as twin
+from tfopt_ref.sdca_certificate import Fit, Problem
+from tfopt_ref.sdca_losses import loss_named
+
+PARAMETER = 0.6
+each_loss = pytest.mark.parametrize("loss", SMOOTH)
+
+
+@functools.cache
+def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features that resemble each other, one of them twice and one constant."""
+    random = np.random.default_rng(3)
+    X = random.standard_normal((60, 7)) @ (np.eye(7) + random.standard_normal((7, 7)) / 4)
+    X[:, 4], X[:, 6] = X[:, 3], 2.0
+    z = X[:, 0] - X[:, 5] / 2 + 0.5 + random.standard_normal(60) / 2
+    y = {"poisson": targets("poisson", z, random)}.get(loss, targets(loss, z, random))
+    return X, y, random.choice([0.0, 0.5, 1.0, 2.0], 60)
+
+
+def fitted(loss: str, X: Any, y: np.ndarray, weight: Any = None, **options: Any) -> Any:
+    return estimator(loss, PARAMETER, **{"solver": "cd"} | options).fit(X, y, weight)
+
+
+# ---- kernels
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_sweeps_over_a_matrix_are_the_twins(draws: st.DataObject) -> None:
+    random = np.random.default_rng(draws.draw(st.integers(0, 999)))
+    n = draws.draw(st.integers(0, 6))
+    half = random.standard_normal((n, n))
+    A = half @ half.T
+    if n and draws.draw(st.booleans()):
+        A[0] = A[:, 0] = 0.0
+    gradient = 3 * random.standard_normal(n)
+    w = random.standard_normal(n) * random.choice([0, 1], n)
+    options = (
+        draws.draw(st.sampled_from([0.0, 0.3, 5.0])),
+        draws.draw(st.sampled_from([0.0, 0.1, 10.0])),
+        draws.draw(st.integers(0, 4)),
+    )
+    expected = twin.descend_matrix(A, gradient, w, *options)
+    assert kernels.descend_matrix(A, gradient, w, *options) == expected[2]
+    assert w.tobytes() == expected[0].tobytes()
+    assert gradient.tobytes() == expected[1].tobytes()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("alike", [0.1, 0.03])
+def test_a_model_of_features_that_resemble_each_other_is_minimized(seed: int, alike: float) -> None:
+    """Where rounds of sweeps alone would leave a millionth, or a hundredth."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((50, 1)) + alike * random.standard_normal((50, 6))
+    A, l1 = X.T @ X, 0.1
+    gradient = -X.T @ (X @ [1, 1, 0, 0, -1, 1] + alike * random.standard_normal(50))
+    first, w = gradient.copy(), np.zeros(6)
+    quadratic_model.minimize_model(A, gradient, w, l1, 1e-12)
+    np.testing.assert_allclose(gradient, first + A @ w, atol=1e-9)
+    pulls = np.where(w != 0, gradient + l1 * np.sign(w), np.maximum(np.abs(gradient) - l1, 0))
+    assert np.abs(pulls).max() <= 1e-9
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_sweeps_over_columns_are_the_twins(draws: st.DataObject) -> None:
+    random = np.random.default_rng(draws.draw(st.integers(0, 999)))
+    n_samples, n = draws.draw(st.integers(1, 9)), draws.draw(st.integers(1, 5))
+    dtype = draws.draw(st.sampled_from([np.float32, np.float64]))
+    X = (random.standard_normal((n_samples, n)) * random.choice([0, 1], (n_samples, n))).astype(
+        dtype
+    )
+    by_column = X.T.copy()
+    columns = as_rows(sparse.csr_array(by_column) if draws.draw(st.booleans()) else by_column)
+    D = random.uniform(0, 1, n_samples)
+    share = draws.draw(st.sampled_from([0.0, 1 / D.sum()]))
+    l2 = draws.draw(st.sampled_from([0.0, 0.5]))
+    sums = D @ X
+    curvatures = np.maximum(D @ X**2 - share * sums**2, 0) + l2
+    slopes = 2 * random.standard_normal(n_samples)
+    w = random.standard_normal(n) * random.choice([0, 1], n)
+    l1, tolerance = draws.draw(st.sampled_from([(0.1, 0.0), (1.0, 1e-3), (9.0, 1.0)]))
+    most = draws.draw(st.integers(0, 12))
+    options = share, l1, l2, tolerance, most
+    expected = twin.descend_columns(columns, D, sums, curvatures, slopes, w, *options)
+    found = kernels.descend_columns(*columns, D, sums, curvatures, slopes, w, *options)
+    assert found == expected[2:]
+    assert w.tobytes() == expected[0].tobytes()
+    assert slopes.tobytes() == expected[1].tobytes()
+
+
+def test_columns_out_of_range_are_refused() -> None:
+    columns = [np.ones(2), np.array([0, 3]), np.array([0, 1, 2]), np.zeros((2, 0))]
+    arrays = np.ones(3), np.ones(2), np.ones(2), np.ones(3), np.zeros(2)
+    with pytest.raises(tfopt.IndexOutOfRangeError):
+        kernels.descend_columns(*columns, *arrays, 0.0, 0.1, 0.0, 0.0, 4)
+    with pytest.raises(tfopt.InvalidArgumentError):
+        kernels.descend_columns(*columns, *arrays[:1], np.ones(1), *arrays[2:], 0.0, 0.1, 0.0, 0, 4)
+    with pytest.raises(tfopt.InvalidArgumentError):
+        kernels.descend_matrix(np.eye(2), np.ones(3), np.ones(3), 0.1, 0.0, 4)
+
+
+# ---- fits
+
+
+def assert_near(model: Any, found: Fit) -> None:
+    objective, gap = np.ravel(model.objective_)[0], np.ravel(model.dual_gap_)[0]
+    assert gap <= 1e-9 * objective
+    assert objective == pytest.approx(found.primal, rel=1e-8)
+
+
+@each_loss
+@pytest.mark.parametrize("l2", [0.0, 0.5])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "csr", "columns"])
+def test_fits_are_the_twins(
+    loss: str, l2: float, intercept: bool, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, weight = data(loss)
+    if kind == "columns":
+        monkeypatch.setattr(quadratic_model, "MOST_IN_MATRIX", 0)
+        monkeypatch.setattr(quadratic_model, "LARGEST_MATRIX", 0)
+        monkeypatch.setattr(quadratic_model, "SMALLEST", 2)
+    for l1 in (0.5, 6.0):
+        phi = loss_named(f"{loss}_loss", parameter_of(loss, PARAMETER))
+        problem = Problem(X, y, weight, phi, l1, l2, intercept)
+        found = twin.fit(problem, 1e-9)
+        assert found.near(1e-9)
+        rows = sparse.csr_matrix(X) if kind == "csr" else X
+        model = fitted(
+            loss, rows, y, weight, l1=l1, l2=l2, fit_intercept=intercept, tol=1e-9, max_iter=2000
+        )
+        assert_near(model, found)
+        assert model.solver_ == ["cd"]
+        # the certificate, from the definitions alone
+        w, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+        bound = twin.certificate(problem, w, b)
+        assert bound.primal == pytest.approx(np.ravel(model.objective_)[0], rel=1e-12)
+        a = np.ravel(model.dual_coef_)
+        if l2 == 0:
+            assert np.abs(X.T @ (weight * a)).max() <= l1 * (1 + 1e-12)
+        if intercept:
+            assert abs(weight @ a) <= 1e-9 * np.abs(weight * a).sum()
+
+
+@each_loss
+@pytest.mark.parametrize("size", [1, 3])
+def test_working_sets_find_the_minimum(
+    loss: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, weight = data(loss)
+    whole = fitted(loss, X, y, weight, l1=2.0, l2=0.0, tol=1e-9, max_iter=2000)
+    monkeypatch.setattr(quadratic_model, "SMALLEST", size)
+    for rows in (X, sparse.csr_matrix(X)):
+        some = fitted(loss, rows, y, weight, l1=2.0, l2=0.0, tol=1e-9, max_iter=2000)
+        assert some.objective_ == pytest.approx(whole.objective_, rel=1e-8)
+
+
+def test_of_features_that_are_equal_one_is_enough() -> None:
+    X, y, _ = data("squared")
+    model = fitted("squared", X, y, l1=0.5, l2=0.0, tol=1e-12)
+    assert model.coef_[6] == 0  # constant: the intercept's
+    assert model.dual_gap_ <= 1e-12 * model.objective_
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_lasso_and_elastic_net_are_scikit_learns(intercept: bool) -> None:
+    X, y, _ = data("squared")
+    X = np.delete(X, [4], axis=1)
+    n = len(y)
+    lasso = Lasso(0.1, fit_intercept=intercept, tol=1e-12, max_iter=100_000).fit(X, y)
+    ours = fitted("squared", X, y, l1=0.1 * n, l2=0.0, fit_intercept=intercept, tol=1e-12)
+    np.testing.assert_allclose(ours.coef_, lasso.coef_, atol=1e-6)
+    assert ours.intercept_ == pytest.approx(lasso.intercept_, abs=1e-6)
+    net = ElasticNet(0.1, l1_ratio=0.7, fit_intercept=intercept, tol=1e-12, max_iter=100_000)
+    net.fit(X, y)
+    options = {"l1": 0.07 * n, "l2": 0.03 * n, "fit_intercept": intercept, "tol": 1e-12}
+    ours = fitted("squared", sparse.csr_matrix(X), y, **options)
+    np.testing.assert_allclose(ours.coef_, net.coef_, atol=1e-6)
+
+
+def test_sparse_logistic_regression_is_liblinears() -> None:
+    X, y, _ = data("logistic")
+    X = np.delete(X, [4], axis=1)
+    rival = LogisticRegression(
+        C=0.5, l1_ratio=1.0, solver="liblinear", fit_intercept=False, tol=1e-10, max_iter=10_000
+    )
+    rival.fit(X, y)
+    ours = fitted("logistic", X, y, l1=2.0, l2=0.0, fit_intercept=False, tol=1e-12)
+    np.testing.assert_allclose(ours.coef_, rival.coef_, atol=1e-5)
+
+
+def test_above_the_largest_useful_l1_all_weights_are_0() -> None:
+    for loss in SMOOTH:
+        X, y, _ = data(loss)
+        model = fitted(loss, X, y, l1=1e4, l2=0.0)
+        assert not model.coef_.any()
+        assert (np.ravel(model.dual_gap_) <= 1e-12 * np.ravel(model.objective_)).all()
+
+
+def test_several_classes_and_threads() -> None:
+    X, y, _ = data("squared")
+    classes, coefs = np.digitize(y, [-1.0, 0.5, 2.0]), set()
+    for n_threads in (1, 3):
+        tfopt.threads.set_num_threads(n_threads)
+        model = fitted("logistic", X, classes, l1=0.5, l2=0.0, n_jobs=n_threads)
+        coefs.add(model.coef_.tobytes())
+        assert model.solver_ == ["cd"] * 4
+    assert len(coefs) == 1
+
+
+def test_a_warm_start_begins_at_the_weights() -> None:
+    X, y, _ = data("logistic")
+    model = fitted("logistic", X + 5, y, l1=0.5, l2=0.0, tol=1e-6, warm_start=True)
+    assert model.n_iter_[0] > 3
+    assert model.fit(X + 5, y).n_iter_[0] <= 2
+
+
+def test_a_warm_start_where_losses_overflow_begins_at_0() -> None:
+    X, y, _ = data("poisson")
+    model = fitted("poisson", X, y, l1=0.5, l2=0.0, warm_start=True)
+    coef = model.coef_
+    model.coef_ = 1e4 * coef
+    np.testing.assert_allclose(model.fit(X, y).coef_, coef, rtol=1e-4, atol=1e-6)
+
+
+def test_more_iterations_than_allowed_warn() -> None:
+    X, y, _ = data("logistic")
+    with pytest.warns(ConvergenceWarning, match="after max_iter=2 iterations"):
+        fitted("logistic", X, y, l1=0.5, l2=0.0, max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="no step lowers the objective further"):
+        fitted("logistic", X, y, l1=0.5, l2=0.0, tol=0.0)
+
+
+def test_small_problems_are_solved_further() -> None:
+    X, y, _ = data("logistic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fitted("logistic", X, y, l1=0.5, l2=0.0)
+    assert model.dual_gap_[0] <= 1e-9 * model.objective_[0]
+    assert fitted("logistic", X, y, l1=0.5, l2=0.0, tol=1e-2).n_iter_ < model.n_iter_
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"l1": 0.0}, "l2=0 needs solver='auto' or 'newton-cholesky'$"),
+        ({"solver": "sdca"}, "l2=0 needs solver='auto' or 'cd'"),
+        ({"solver": "auto", "num_loss_partitions": [30, 30]}, "l2=0 needs no fixed blocks"),
+        ({"solver": "auto", "adaptive": True}, "l2=0 needs num_loss_partitions=None and adaptive"),
+    ],
+)
+def test_what_a_lasso_needs(options: dict[str, Any], message: str) -> None:
+    X, y, _ = data("squared")
+    with pytest.raises(ValueError, match=message):
+        fitted("squared", X, y, **{"l1": 1.0, "l2": 0.0} | options)
+
+
+# ---- which solver works
+
+
+@each_loss
+def test_few_features_with_l1_are_for_coordinate_descent(loss: str) -> None:
+    X, y, _ = data(loss)
+    assert fitted(loss, X, y, l1=1.0, solver="auto").solver_ == ["cd"]
+    for options in ({"num_loss_partitions": 1}, {"adaptive": True}):  # are obeyed
+        model = fitted(loss, X, y, l1=1.0, l2=9.0, solver="auto", **options)
+        assert model.history_[0][0]["solver"] == "sdca"
+    assert fitted(loss, X, y, l1=0.0, solver="auto").solver_ != ["cd"]
+
+
+def test_epochs_begin_where_they_are_few() -> None:
+    X, y, _ = data("logistic")
+    X = np.tile(X, 20)
+    options = {"l1": 0.5, "solver": "auto", "tol": 1e-4}
+    for l2, solver in ((0.0, "cd"), (1e-2, "cd"), (10.0, "sdca"), (1e3, "sdca")):
+        model = fitted("logistic", X, y, l2=l2, **options)
+        assert model.history_[0][0]["solver"] == solver
+    # with weights that are thought to be near, one step is
+    model.set_params(warm_start=True, l2=10.0)
+    assert model.fit(X, y).history_[0][0]["solver"] == "cd"
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_with_many_features_it_takes_over_from_slow_epochs(
+    loss: str, n_classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y, _ = data(loss)
+    if loss == "logistic" and n_classes > 2:
+        y = np.digitize(data("squared")[1], [-0.5, 1.0])
+    monkeypatch.setattr(plan, "MOST_CERTAIN_WEIGHTS", 3)
+    monkeypatch.setattr(plan, "UNCERTAINTY", 1e9)
+    options = {"l1": 1.0, "l2": 1e-3, "solver": "auto", "tol": 1e-8}
+    model = fitted(loss, sparse.csr_matrix(X), y, **options)
+    for history in model.history_:
+        names = [record["solver"] for record in history]
+        assert names[0] == "sdca" and names[-1] == "cd"
+        assert names == sorted(names, reverse=True)
+    expected = fitted(loss, X, y, **options | {"solver": "cd"})
+    np.testing.assert_allclose(model.objective_, expected.objective_, rtol=2e-8)
+    assert np.shape(model.dual_coef_)[-1] == len(y)
+    again = model.set_params(warm_start=True).fit(sparse.csr_matrix(X), y)
+    assert again.history_[0][0]["solver"] == "cd" and len(again.history_[0]) <= 2
+    easy = fitted(loss, X, y, **options | {"l2": 1e3, "tol": 1e-4})
+    assert easy.solver_[0] == "sdca"
+
+
+@pytest.mark.parametrize("l2", [0.0, 1.0])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "poisson"])
+def test_where_a_fit_begins_is_not_certified(loss: str, l2: float) -> None:
+    """No multiple of the dual variables of the weights 0 proves anything."""
+    X, y, _ = data(loss)
+    model = fitted(loss, X, y, l1=1.0, l2=l2, solver="cd", tol=1e-8)
+    first, *_, last = model.history_[0]
+    assert last["certified"] and not first["certified"] and first["gap"] > 1e-3

@@ -1,0 +1,350 @@
+"""A known part of each prediction, as the logarithm of an exposure: fits, predictions, choices."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+from common.linear_losses import (
+    CORNERED,
+    DEFINITIONS,
+    conjugate,
+    estimator,
+    parameter_of,
+    phi,
+    targets,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import minimize_scalar
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, KFold
+
+from tfopt.errors import InvalidArgumentError, NotFiniteError
+from tfopt.linear_model import (
+    SDCAClassifier,
+    SDCARegressor,
+    SDCARegressorCV,
+    from_json,
+    sdca_path,
+    to_json,
+)
+from tfopt.linear_model.losses import loss_named, loss_of
+from tfopt_ref import sdca_losses
+
+LOSSES = [loss for loss in DEFINITIONS if DEFINITIONS[loss].labels != "classes"]
+each_loss = pytest.mark.parametrize("loss", LOSSES)
+PARAMETER = 0.6
+N = 60
+LONG = np.longdouble
+
+
+def data(loss: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return features, labels, weights, some of them 0, and offsets."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((N, 4)) * (random.uniform(size=(N, 4)) < 0.7)
+    offset = random.uniform(-2, 3, N)
+    y = targets(loss, X @ random.standard_normal(4) + offset, random)
+    return X, y, random.choice([0.0, 0.5, 1.0, 2.0], N), offset
+
+
+def fitted(model: Any, *rows: Any, **more: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(*rows, **more)
+
+
+@each_loss
+@given(
+    z=st.floats(-8, 8), y=st.floats(0.125, 50), offset=st.floats(-4, 4), move=st.floats(-0.3, 0.3)
+)
+def test_another_label_and_factor_stand_for_an_offset(
+    loss: str, z: float, y: float, offset: float, move: float
+) -> None:
+    twin: Any = sdca_losses.loss_named(f"{loss}_loss", parameter_of(loss, PARAMETER))
+    y = float(np.ceil(y)) if DEFINITIONS[loss].labels == "counts" else y
+    other, factor = twin.without_offset(y, offset)
+    a = -factor * twin.slope(z, other) * (1 - abs(move))  # towards 0 all losses allow it
+    seen = twin.gap(a, y, z + offset)
+    assert factor * twin.gap(a / factor, other, z) == pytest.approx(seen, rel=1e-9, abs=1e-9)
+    record = loss_named(f"{loss}_loss", parameter_of(loss, PARAMETER))
+    arrays = record.without_offset(np.array([y]), np.array([offset]))
+    assert [float(np.ravel(part)[0]) for part in arrays] == pytest.approx([other, factor])
+
+
+FORMS: dict[str, Callable[[np.ndarray], Any]] = {
+    "array": np.array,
+    "Fortran": np.asfortranarray,
+    "float32": np.float32,
+    "CSR": sparse.csr_matrix,
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "no intercept": {"fit_intercept": False},
+    "l1": {"l1": 3.0},
+    "visits": {"solver": "sdca"},
+    "partitions": {"num_loss_partitions": 3},
+    "blocks": {"num_loss_partitions": [20, 1, 39]},
+}
+
+
+@each_loss
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("weighted", [True, False])
+def test_the_certificate_is_that_of_the_definitions(
+    loss: str, form: str, options: dict[str, Any], weighted: bool
+) -> None:
+    """The dual of a loss of z + offset has the linear term a * offset."""
+    X, y, weights, offset = data(loss)
+    stored = FORMS[form](X)
+    model = estimator(loss, PARAMETER, tol=1e-9, max_iter=300, **options)
+    fitted(model, stored, y, weights if weighted else None, offset=offset)
+    rows = np.asarray(sparse.csr_matrix(stored).toarray(), LONG)
+    c = weights.astype(LONG) if weighted else np.ones(N, LONG)
+    a, l1 = model.dual_coef_.astype(LONG), model.l1
+    z = rows @ model.coef_ + model.intercept_ + offset
+    parameter = LONG(model._parameter())
+    primal = c @ phi(loss, z, y, parameter) + l1 * np.abs(model.coef_).sum()
+    primal += model.coef_ @ model.coef_ / 2
+    v = rows.T @ (c * a)
+    S = np.maximum(np.abs(v) - l1, 0)
+    dual = -S @ S / 2
+    dual -= c @ np.where(c > 0, conjugate(loss, a, y, parameter) + a * offset, 0)
+    assert model.objective_ == pytest.approx(float(primal), rel=1e-9)
+    gap, rounding = float(primal - dual), 1e-12 * float(primal)
+    assert model.dual_gap_ == pytest.approx(gap, rel=1e-3, abs=rounding)
+    if model.fit_intercept:
+        assert abs(c @ a) <= 1e-11 * (c @ (np.abs(a) + np.abs(y)))
+
+
+@each_loss
+@pytest.mark.parametrize("blocks", [None, [25, 35]])
+def test_a_fit_goes_on_from_the_last(loss: str, blocks: list[int] | None) -> None:
+    X, y, weights, offset = data(loss)
+    model = estimator(loss, tol=1e-6, warm_start=True, num_loss_partitions=blocks, max_iter=20_000)
+    first = fitted(model, X, y, weights, offset=offset).coef_.copy()
+    assert model.n_iter_[0] > 2 or loss == "squared"
+    again = fitted(model, X, y, weights, offset=offset)
+    assert again.n_iter_[0] <= 3 or loss in CORNERED
+    np.testing.assert_allclose(again.coef_, first, atol=1e-2)
+    other = fitted(model, X, y, weights, offset=offset / 2 + 1).objective_
+    alone = fitted(estimator(loss, tol=1e-6, max_iter=20_000), X, y, weights, offset=offset / 2 + 1)
+    assert other == pytest.approx(alone.objective_, rel=2e-6)
+
+
+def test_counts_of_exposures_are_rates_with_weights() -> None:
+    X, y, weights, offset = data("poisson")
+    exposure = np.exp(offset)
+    by_offset = SDCARegressor("poisson", tol=1e-12).fit(X, y, weights, offset=offset)
+    rates = SDCARegressor("poisson", tol=1e-12).fit(X, y / exposure, weights * exposure)
+    np.testing.assert_allclose(by_offset.coef_, rates.coef_, rtol=1e-6)
+    residuals = weights * (y - by_offset.predict(X, offset))
+    np.testing.assert_allclose(X.T @ residuals, by_offset.coef_, atol=1e-5)
+    assert abs(residuals.sum()) < 1e-5
+
+
+def explained(record: Any, z: np.ndarray, y: np.ndarray, w: np.ndarray, offset: np.ndarray) -> Any:
+    """Return by which share a loss is below that of the best constant with the same offset."""
+
+    def lost(z: np.ndarray) -> float:
+        return float(w @ (record.value(z, y) - record.least(y)))
+
+    places = {"bounds": (-20, 20), "method": "bounded", "options": {"xatol": 1e-10}}
+    return 1 - lost(z) / minimize_scalar(lambda c: lost(c + offset), **places).fun
+
+
+@each_loss
+def test_predictions_and_scores_have_it(loss: str) -> None:
+    X, y, weights, offset = data(loss)
+    model = fitted(estimator(loss), X, y, weights, offset=offset)
+    z = X @ model.coef_ + model.intercept_ + offset
+    expected = np.exp(z) if loss_named(f"{loss}_loss").link == "log" else z
+    for one in (model, from_json(to_json(model))):
+        np.testing.assert_allclose(one.predict(X, offset), expected, rtol=1e-12)
+        np.testing.assert_allclose(one.predict(sparse.csr_matrix(X), offset), expected)
+        for w in (np.ones(N), weights):
+            share = explained(loss_of(loss, vars(model)), z, y, w, offset)
+            assert one.score(X, y, w, offset=offset) == pytest.approx(share, rel=1e-6)
+    np.testing.assert_array_equal(model.predict(X, 0.0), model.predict(X))
+    shifted = fitted(estimator(loss, tol=1e-9, max_iter=20_000), X, y, offset=1.5)
+    plain = fitted(estimator(loss, tol=1e-9, max_iter=20_000), X, y)
+    np.testing.assert_allclose(shifted.predict(X, 1.5), plain.predict(X), rtol=2e-2, atol=2e-2)
+
+
+def test_several_targets_share_it() -> None:
+    X, y, weights, offset = data("squared")
+    Y = np.column_stack([y, -y, y**2])
+    model = SDCARegressor(l2=0.3).fit(X, Y, weights, offset=offset)
+    other = SDCARegressor(l2=0.3).fit(X, Y - offset[:, None], weights)
+    np.testing.assert_array_equal(model.coef_, other.coef_)
+    np.testing.assert_array_equal(model.dual_coef_, other.dual_coef_)
+    np.testing.assert_allclose(model.predict(X, offset), other.predict(X) + offset[:, None])
+
+
+@each_loss
+@pytest.mark.parametrize("l1s", [False, True])
+def test_paths_and_choices_have_it(loss: str, l1s: bool) -> None:
+    X, y, weights, offset = data(loss)
+    name, values = ("l1", [8.0, 2.0]) if l1s else ("l2", [30.0, 1.0])
+    options: dict[str, Any] = {"tol": 1e-6, "max_iter": 20_000}
+    path = sdca_path(X, y, loss, **{f"{name}s": values}, sample_weight=weights, offset=offset,
+                     **options)  # fmt: skip
+    for k, value in enumerate(values):
+        one = fitted(estimator(loss, **{name: value}, **options), X, y, weights, offset=offset)
+        assert path.objectives[k, 0] == pytest.approx(one.objective_, rel=3e-6)
+    cv = KFold(3)
+    chosen = SDCARegressorCV(loss, **{f"{name}s": values}, cv=cv, **options)
+    chosen.fit(X, y, weights, offset=offset)
+    record = loss_named(f"{loss}_loss", chosen._estimator()._parameter())
+    for fold, (train, test) in enumerate(cv.split(X)):
+        part = X[train], y[train], weights[train], offset[train]
+        for k, value in enumerate(values):
+            one = fitted(estimator(loss, **{name: value}, **options), *part[:3], offset=part[3])
+            z = X[test] @ one.coef_ + one.intercept_ + offset[test]
+            expected = -np.average(record.value(z, y[test]), weights=weights[test])
+            assert chosen.scores_[fold, k] == pytest.approx(expected, rel=2e-2, abs=2e-2)
+    best = {name: getattr(chosen, f"{name}_")}
+    one = fitted(estimator(loss, **best, **options), X, y, weights, offset=offset)
+    assert chosen.objective_ == pytest.approx(one.objective_, rel=3e-6)
+
+
+def test_metadata_routing_takes_each_fold_its_part() -> None:
+    X, y, _, offset = data("poisson")
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = SDCARegressor("poisson", tol=1e-9)
+        model.set_fit_request(offset=True).set_score_request(offset=True)
+        search = GridSearchCV(model, {"l2": [1.0]}, cv=KFold(2), refit=False)
+        search.fit(X, y, offset=offset)
+    for k, (train, test) in enumerate(KFold(2).split(X)):
+        one = SDCARegressor("poisson", tol=1e-9).fit(X[train], y[train], offset=offset[train])
+        expected = one.score(X[test], y[test], offset=offset[test])
+        assert search.cv_results_[f"split{k}_test_score"][0] == pytest.approx(expected)
+
+
+WRONG: dict[str, tuple[Any, type[Exception], str]] = {
+    "too few": (np.zeros(N - 1), ValueError, "offset must have a number for each of 60 samples"),
+    "a column": (np.zeros((N, 1)), ValueError, "offset must have a number for each of 60"),
+    "not a number": (np.full(N, np.nan), ValueError, "Input offset contains NaN"),
+    "infinite": (np.full(N, np.inf), ValueError, "Input offset contains infinity"),
+    "text": ("ten", ValueError, "."),
+    "an exposure": (np.full(N, 1e4), NotFiniteError, "offset is the logarithm of an exposure"),
+    "tiny": (np.full(N, -1e4), NotFiniteError, "offset is the logarithm of an exposure"),
+}
+
+
+@pytest.mark.parametrize("which", WRONG)
+def test_wrong_ones_are_refused_and_change_nothing(which: str) -> None:
+    X, y, _, offset = data("gamma")
+    value, kind, message = WRONG[which]
+    for loss in ("poisson", "gamma"):
+        model = SDCARegressor(loss).fit(X, np.ceil(y), offset=offset)
+        before = repr(vars(model))
+        with pytest.raises(kind, match=message):
+            model.fit(X, np.ceil(y), offset=value)
+        assert repr(vars(model)) == before
+    if kind is not NotFiniteError:
+        with pytest.raises(kind, match=message):
+            model.predict(X, value)
+
+
+def test_where_it_means_nothing_it_is_refused() -> None:
+    X, y, _, offset = data("poisson")
+    with pytest.raises(InvalidArgumentError, match="takes no offset: regression does"):
+        sdca_path(X, y > 1, "logistic", l2s=[1.0], offset=offset)
+    with pytest.raises(InvalidArgumentError, match="scoring='r2' would predict without"):
+        SDCARegressorCV("poisson", scoring="r2").fit(X, y, offset=offset)
+
+
+# ---- of classes
+
+
+def classes() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    X, _, weights, offset = data("squared")
+    noise = np.random.default_rng(2).logistic(size=N)
+    return X, np.where(X[:, 0] + offset + noise > 0.5, "yes", "no"), weights, offset
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("l2", [0.0, 0.5, 30.0])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("class_weight", [None, {"yes": 3.0}])
+@pytest.mark.parametrize("max_iter", [1, 2, 100])
+def test_a_certificate_of_classes_is_that_of_the_definitions(
+    form: str, l2: float, intercept: bool, class_weight: Any, max_iter: int
+) -> None:
+    X, y, weights, offset = classes()
+    stored = FORMS[form](X)
+    options = {"l2": l2, "fit_intercept": intercept, "class_weight": class_weight}
+    model = fitted(SDCAClassifier(max_iter=max_iter, **options), stored, y, weights, offset=offset)
+    rows = np.asarray(sparse.csr_matrix(stored).toarray(), LONG)
+    c = (weights * np.where(y == "yes", 3 if class_weight else 1, 1)).astype(LONG)
+    signs, a = np.where(y == "yes", 1.0, -1.0), model.dual_coef_[0].astype(LONG)
+    z = rows @ model.coef_[0] + model.intercept_[0] + offset
+    primal = c @ phi("logistic", z, signs, 1.0) + LONG(l2) / 2 * (model.coef_[0] @ model.coef_[0])
+    dual = -(c @ np.where(c > 0, conjugate("logistic", a, signs, 1.0) + a * offset, 0))
+    v = rows.T @ (c * a)
+    dual -= v @ v / (2 * l2) if l2 else 0
+    assert model.objective_[0] == pytest.approx(float(primal), rel=1e-12)
+    assert model.objective_[0] - model.dual_gap_[0] <= float(dual) + 1e-12 * float(primal)
+    assert l2 or np.abs(v).max() <= 1e-10
+    assert not intercept or abs(c @ a) <= 1e-10
+    if max_iter == 100:
+        assert model.dual_gap_[0] <= 1e-9 * model.objective_[0]
+        assert model.solver_ == ["newton-cholesky"]
+
+
+def test_predictions_of_classes_have_it() -> None:
+    X, y, weights, offset = classes()
+    model = SDCAClassifier().fit(X, y, weights, offset=offset)
+    z = X @ model.coef_[0] + model.intercept_[0] + offset
+    np.testing.assert_allclose(model.decision_function(X, offset), z)
+    probability = 1 / (1 + np.exp(-z))
+    np.testing.assert_allclose(model.predict_proba(X, offset)[:, 1], probability)
+    np.testing.assert_allclose(model.predict_log_proba(X, offset)[:, 1], np.log(probability))
+    right = model.predict(X, offset) == y
+    assert model.score(X, y, offset=offset) == pytest.approx(right.mean())
+    expected = np.average(right, weights=weights)
+    assert model.score(X, y, weights, offset=offset) == pytest.approx(expected)
+    errors = model.standard_errors(X, y, weights, offset=offset)
+    assert errors.shape == (5,) and (errors != model.standard_errors(X, y, weights)).any()
+
+
+def test_a_constant_offset_of_classes_is_the_intercepts() -> None:
+    X, y, weights, _ = classes()
+    plain = SDCAClassifier(tol=1e-12).fit(X, y, weights)
+    shifted = SDCAClassifier(tol=1e-12).fit(X, y, weights, offset=0.75)
+    np.testing.assert_allclose(shifted.coef_, plain.coef_, atol=1e-6)
+    np.testing.assert_allclose(shifted.intercept_ + 0.75, plain.intercept_, atol=1e-6)
+    again = SDCAClassifier(tol=1e-12, warm_start=True).fit(X, y, weights, offset=0.75)
+    assert again.fit(X, y, weights, offset=0.75).n_iter_[0] <= 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "hinge"}, "needs loss='logistic'"),
+        ({"loss": "squared_hinge"}, "needs loss='logistic'"),
+        ({"l1": 1.0}, "needs l1=0"),
+        ({"solver": "sdca"}, "needs solver='auto' or 'newton-cholesky'"),
+        ({"num_loss_partitions": [20, 40]}, "needs num_loss_partitions=None"),
+        ({"adaptive": True}, "needs num_loss_partitions=None and adaptive=False"),
+    ],
+)
+def test_what_takes_no_offset_of_classes_says_so(options: dict[str, Any], message: str) -> None:
+    X, y, _, offset = classes()
+    model = SDCAClassifier().fit(X, y).set_params(**options)
+    before = repr(vars(model))
+    with pytest.raises(InvalidArgumentError, match=f"an offset of a classifier {message}"):
+        model.fit(X, y, offset=offset)
+    assert repr(vars(model)) == before
+    three = np.arange(N) % 3
+    with pytest.raises(InvalidArgumentError, match="an offset is for two classes"):
+        SDCAClassifier().fit(X, three, offset=offset)
+    with pytest.raises(InvalidArgumentError, match="an offset is for two classes, and there are 3"):
+        SDCAClassifier().fit(X, three).predict(X, offset)

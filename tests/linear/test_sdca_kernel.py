@@ -1,0 +1,331 @@
+"""The loops of SDCA against their twins: plans, epochs and passes."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from common.cases import TRIED
+from common.linear_losses import conjugate, least, phi
+from common.sdca_cases import ALL_LOSSES, OF_NUMBERS, Problem, problem_of, problems
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tfopt
+from tfopt.kernels.linear import solver
+from tfopt.kernels.linear import visits as kernel
+from tfopt_ref import sdca as twin
+from tfopt_ref.sdca_losses import LOSSES
+
+each_loss = pytest.mark.parametrize("loss", ALL_LOSSES)
+each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+each_index = pytest.mark.parametrize("index", ["int32", "int64"])
+each_module = pytest.mark.parametrize("module", [kernel, twin], ids=["tfopt", "tfopt_ref"])
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def close(ours: Any, theirs: Any) -> None:
+    """Compare to 1e-12 of the largest."""
+    scale = max(1.0, np.abs(theirs, where=np.isfinite(theirs), out=np.zeros_like(theirs)).max())
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * scale)
+
+
+def start(problem: Problem, module: ModuleType = twin) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the examples, the weights that belong to them, and room for what was before."""
+    examples, u = problem.examples.copy(), np.zeros(problem.n_weights)
+    module.weights_of(*problem.rows, examples, u, problem.l2)
+    return examples, u, np.zeros(len(examples))
+
+
+def epoch_of(module: ModuleType) -> Any:
+    """Return the twin's epoch, or the kernel's with the same arguments."""
+
+    def epoch(*arguments: Any) -> None:
+        *rows, plan, examples, before, u, loss, l2, shrink, sigma = arguments
+        replicas, idle = np.zeros((0, u.size)), np.zeros(0, np.uint8)
+        solver.epoch(
+            *(*rows, plan, examples, u, replicas, before, idle, loss, 1.0, l2, shrink),
+            *(0.0, 0.0, sigma, 1, 1),
+            exact=True,
+        )
+
+    return twin.epoch if module is twin else epoch
+
+
+@pytest.mark.counted
+@each_loss
+@each_dtype
+@each_index
+@given(data=st.data())
+def test_epochs(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
+    problem = data.draw(problems(loss, dtype, index))
+    sigma = data.draw(st.sampled_from([1.0, 1.0, 3.0]))
+    shrink = problem.l1 / problem.l2
+    rows = [read_only(part) for part in problem.rows]
+    after = []
+    for module in (kernel, twin):
+        examples, u, before = start(problem)
+        for number in range(2):
+            plan = read_only(module.shuffled(len(examples), 1, 5, number))
+            epoch_of(module)(*rows, plan, examples, before, u, loss, problem.l2, shrink, sigma)
+        after.append((examples["a"], u, before))
+    for ours, theirs in zip(*after, strict=True):
+        if theirs.size:
+            close(ours, theirs)
+    TRIED["SDCA epoch", dtype, loss, index] += 1
+
+
+@pytest.mark.counted
+@each_loss
+@each_dtype
+@each_index
+@given(data=st.data())
+def test_passes(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
+    """What changes nothing. Predictions and norms are the same sums, so of the same bits."""
+    problem = data.draw(problems(loss, dtype, index))
+    examples, v, _ = start(problem)
+    rows, shrink = problem.rows, problem.l1 / problem.l2
+    ours, theirs = np.zeros_like(v), np.zeros_like(v)
+    kernel.weights_of(*rows, examples, ours, problem.l2)
+    twin.weights_of(*rows, examples, theirs, problem.l2)
+    np.testing.assert_array_equal(ours, theirs)
+    norms = [m.squared_norms(rows[0], rows[2], rows[3]) for m in (kernel, twin)]
+    np.testing.assert_array_equal(*norms)
+    wx, expected = (m.predictions(*rows, v, shrink) for m in (kernel, twin))
+    np.testing.assert_array_equal(wx, expected)
+    weight, curvature = examples["weight"], examples["curvature"]
+    value, slope, conjugate = rounding(loss, examples["a"], examples["y"], wx)
+    steep = weight * np.sqrt(problem.l2 * (curvature + LOSSES[loss].gamma))
+    pairs = [[m.importance(examples, wx, loss, problem.l2) for m in (kernel, twin)]]
+    terms = [m.terms(examples, examples["a"].copy(), wx, loss) for m in (kernel, twin)]
+    pairs += zip(*terms, strict=True)
+    bounds_of_pairs = steep * slope, weight * value, weight * conjugate
+    for (ours, theirs), bound in zip(pairs, bounds_of_pairs, strict=True):
+        assert (np.abs(ours - theirs) <= 1e-14 * np.abs(theirs) + bound).all()
+    TRIED["SDCA passes", dtype, loss, index] += 1
+
+
+def rounding(loss: str, a: np.ndarray, y: np.ndarray, wx: np.ndarray) -> tuple[Any, Any, Any]:
+    """Return by how much two ways to compute phi(wx), a + phi'(wx) and phi*(-a) may differ.
+
+    Of Gamma, whose terms cancel: each function, sum and product has an error of at most eps of its
+    result. In s = log(y) - wx that is ``eps * (abs(log(y)) + abs(s))``, times the derivative by s.
+    """
+    if loss != "gamma_loss":
+        return 0.0, 0.0, 0.0
+    s, b, eps = np.log(y) - wx, 1 + a, 4 * np.finfo(float).eps
+    of_s, of_y = 1 + np.abs(np.log(y)) + np.abs(s), 1 + np.abs(np.log(y))
+    of_b = np.abs(np.log(b, where=b > 0, out=np.zeros_like(b)))
+    return (
+        eps * np.abs(np.expm1(s)) * of_s,
+        eps * (np.exp(s) * of_s + np.abs(a)),
+        eps * (b * (of_b + of_y) + of_y),
+    )
+
+
+@given(
+    n=st.sampled_from([0, 1, 2, 7, 64, 1000]),
+    bucket=st.sampled_from([1, 2, 8, 100]),
+    seed=st.integers(0, 2**64 - 1),
+    epoch=st.integers(0, 2**64 - 1),
+)
+def test_shuffled(n: int, bucket: int, seed: int, epoch: int) -> None:
+    plan = kernel.shuffled(n, bucket, seed, epoch)
+    assert plan.dtype == np.int64 and sorted(plan) == [*range(n)]
+    np.testing.assert_array_equal(plan, twin.shuffled(n, bucket, seed, epoch))
+
+
+@given(
+    n=st.sampled_from([0, 1, 2, 7, 64, 300]),
+    kind=st.sampled_from(["equal", "zero", "even", "one", "infinite", "steep"]),
+    seed=st.integers(0, 2**64 - 1),
+)
+def test_sampled(n: int, kind: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    p = {
+        "equal": np.ones(n),
+        "zero": np.zeros(n),
+        "even": random.uniform(size=n),
+        "one": np.arange(n) * 1e-9 + (np.arange(n) == n // 2),
+        "infinite": np.where(np.arange(n) == n // 2, np.inf, 1.0),
+        "steep": np.exp(-np.arange(n)),
+    }[kind]
+    plan = kernel.sampled(p, seed, 3)
+    np.testing.assert_array_equal(plan, twin.sampled(p, seed, 3))
+    assert plan.shape == (n,)
+    if kind in ("one", "infinite") and n > 2:
+        assert plan[0] == n // 2 and len({*plan}) >= n - n // 8 - 2
+
+
+@each_module
+def test_plans_differ_by_seed_and_epoch(module: ModuleType) -> None:
+    plans = {tuple(module.shuffled(50, 1, seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}
+    assert len(plans) == 4
+    neighbours = module.shuffled(80, 8, 0, 0)
+    assert (np.abs(np.diff(neighbours)) < 8).mean() > 0.6
+
+
+def test_those_not_drawn_fill_a_plan_by_falling_importance() -> None:
+    p = np.array([1e-30, 3e-30, 1.0, 2e-30])
+    for module in (kernel, twin):
+        plan = list(module.sampled(p, 0, 0))
+        drawn = plan.count(2)
+        assert plan == [2] * drawn + [1, 3, 0][: 4 - drawn]
+
+
+# ---- steps
+
+#: Losses whose dual variables rounding in K moves little.
+CURVED = ("logistic_loss", "squared_loss", "poisson_loss", "gamma_loss")
+
+EXTREME = (0.0, 1e-300, 1e-12, 1e-3, 0.7, 1.0, 1 - 1e-12, 1.3, 31.9, 1e3, 1e6, 1e12)
+
+
+def steps(module: ModuleType, loss: str, cases: list[tuple[float, ...]]) -> np.ndarray:
+    """Return the new a for each (a, y, wx, K): every example has a feature of its own."""
+    n = len(cases)
+    a, y, wx, K = np.array(cases).T
+    examples = np.zeros(n, kernel.EXAMPLE)
+    examples["a"], examples["y"], examples["weight"], examples["curvature"] = a, y, 1, K
+    each = np.arange(n + 1)
+    rows = np.ones(n), each[:-1].copy(), each, np.zeros((n, 0))
+    epoch_of(module)(*rows, each[:-1].copy(), examples, np.zeros(n), wx.copy(), loss, 1.0, 0.0, 1.0)
+    return examples["a"].copy()
+
+
+def drawn_cases(loss: str, seed: int, n: int) -> list[tuple[float, ...]]:
+    random = np.random.default_rng(seed)
+    made = []
+    for _ in range(n):
+        size = random.choice(EXTREME) if random.uniform() < 0.5 else 10 ** random.uniform(-6, 4)
+        K = random.choice(EXTREME) if random.uniform() < 0.3 else 10 ** random.uniform(-6, 6)
+        wx = size * random.choice([-1, 1])
+        b = random.choice([0, 1, 0.5, 1e-11, 1 - 1e-11, random.uniform()])
+        y = {
+            "poisson_loss": random.choice([0.0, 1.0, 3.0, 0.5, 1e3]),
+            "gamma_loss": random.choice([1e-6, 1.0, 3.0, 0.5, 1e3]),
+        }.get(loss, random.choice([-1.0, 1.0]))
+        y = wx + random.choice([1.0, 0.0, 0.3]) if loss in OF_NUMBERS else y
+        a = {
+            "squared_loss": 2 * b - 1,
+            "poisson_loss": y - b * 3,
+            "gamma_loss": b * 3 - 1,
+        }.get(loss, y * b)
+        a = b if loss in OF_NUMBERS[1:] else a
+        made.append((float(a), float(y), float(wx), float(K)))
+    return made
+
+
+@each_loss
+@given(seed=st.integers(0, 2**32))
+def test_steps_of_all_sizes(loss: str, seed: int) -> None:
+    """The twin's halve a bracket; what they find, the kernel's finds."""
+    cases = drawn_cases(loss, seed, 20)
+    ours, theirs = (steps(module, loss, cases) for module in (kernel, twin))
+    assert np.isfinite(ours).all()
+    for case, a, b in zip(cases, ours, theirs, strict=True):
+        # an error of rounding in wx, in the dual variable
+        _, y, wx, K = case
+        noise = 1e-15 * (abs(wx) + abs(y) + K * 2) / max(K, 1 if loss in CURVED else 1e-3)
+        assert abs(a - b) <= 1e-12 * abs(b) + noise + 1e-14, (case, a, b)
+
+
+@pytest.mark.parametrize(
+    ("y", "wx", "expected"),
+    [(3, 20, -17.004065), (3, 50, -46.1060), (3, 100, -95.4108), (3, 800, -793.3200)],
+)
+@each_module
+def test_poisson_where_tensorflows_newton_diverges(
+    module: ModuleType, y: float, wx: float, expected: float
+) -> None:
+    (a,) = steps(module, "poisson_loss", [(0.0, y, wx, 1.0)])
+    assert a == pytest.approx(expected, abs=1e-4 if wx > 20 else 1e-6)
+
+
+@each_module
+def test_logistic_where_halleys_method_would_circle(module: ModuleType) -> None:
+    (a,) = steps(module, "logistic_loss", [(2e-11, 1.0, -13.35, 31.9)])
+    t = math.log(a / (1 - a))
+    assert t - 13.35 + 31.9 * (a - 2e-11) == pytest.approx(0, abs=1e-12)
+
+
+# ---- the two bounds of the minimum
+
+
+def bounds(
+    module: ModuleType, problem: Problem, examples: np.ndarray, v: np.ndarray
+) -> tuple[float, float]:
+    """Return the primal at w = S(v), and the dual at the dual variables that v belongs to."""
+    shrink = problem.l1 / problem.l2
+    wx = np.asarray(module.predictions(*problem.rows, v, shrink))
+    values, conjugates = module.terms(examples, examples["a"].copy(), wx, problem.loss)
+    w = np.sign(v) * np.maximum(np.abs(v) - shrink, 0)
+    half = problem.l2 / 2 * math.fsum(w * w)
+    return (
+        math.fsum([*values, problem.l1 * math.fsum(np.abs(w)), half]),
+        -math.fsum([*conjugates, half]),
+    )
+
+
+@each_loss
+@each_module
+def test_the_gap_closes(module: ModuleType, loss: str) -> None:
+    problem = problem_of(loss, 3, n=12 if module is twin else 60)
+    examples, u, before = start(problem)
+    shrink = problem.l1 / problem.l2
+    gaps = []
+    for number in range(60):
+        plan = module.shuffled(len(examples), 1, 0, number)
+        epoch_of(module)(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
+        primal, dual = bounds(module, problem, examples, u)
+        assert primal - dual >= -1e-12 * abs(primal)
+        gaps.append(primal - dual)
+    # a quantile of 1, the end of the range, converges slowly
+    assert gaps[-1] < (0.1 if loss == "quantile_loss" else 1e-3) * gaps[0]
+
+
+@each_loss
+def test_primal_and_dual_are_those_of_the_formulas(loss: str) -> None:
+    """Summed in NumPy from the definitions; the dual from weights made anew."""
+    problem = problem_of(loss, 11, n=200)
+    examples, u, before = start(problem)
+    plan = kernel.shuffled(200, 1, 0, 0)
+    shrink = problem.l1 / problem.l2
+    epoch_of(kernel)(*problem.rows, plan, examples, before, u, loss, problem.l2, shrink, 1.0)
+    primal, dual = bounds(kernel, problem, examples, u)
+    X = np.zeros((200, problem.n_weights))
+    for i, (low, high) in enumerate(zip(problem.indptr[:-1], problem.indptr[1:], strict=True)):
+        X[i, problem.indices[low:high]] = problem.data[low:high]
+        X[i, problem.n_weights - problem.dense.shape[1] :] = problem.dense[i]
+    a, y, c = examples["a"], examples["y"], examples["weight"]
+    v = X.T @ (c * a) / problem.l2
+    w = np.sign(v) * np.maximum(np.abs(v) - shrink, 0)
+    z = X @ w
+    with np.errstate(all="ignore"):
+        name = loss.removesuffix("_loss")
+        values, conjugates = phi(name, z, y, 1.0), conjugate(name, a, y, 1.0)
+        low = least(name, y)
+    expected = c @ (values + low) + problem.l1 * np.abs(w).sum() + problem.l2 / 2 * w @ w
+    assert primal == pytest.approx(expected, rel=1e-11)
+    assert dual == pytest.approx(-(c @ (conjugates - low)) - problem.l2 / 2 * w @ w, rel=1e-9)
+
+
+@each_dtype
+def test_threads_change_no_bits(dtype: str) -> None:
+    problem = problem_of("logistic_loss", 1, dtype=dtype, n=9000, n_sparse=90, longest=40)
+    _, v, _ = start(problem, kernel)
+    answers = []
+    for threads in (1, 2, 3):
+        tfopt.threads.set_num_threads(threads)
+        wx = kernel.predictions(*problem.rows, v, 0.01)
+        answers.append(wx.tobytes())
+        assert kernel.predictions(*problem.rows, v, 0.01, 1).tobytes() == wx.tobytes()
+    assert answers[0] == answers[1] == answers[2]
