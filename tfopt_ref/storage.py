@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,25 +14,70 @@ from tfopt_ref.arithmetic import operand, select
 BLOCK = 256
 #: Slots of variables of fewer elements are not stored in blocks.
 FEWEST = 4096
-#: Numbers of either sign, in 127 steps to each side.
-SIGNED8 = np.dtype([("unit", np.float32), ("codes", np.int8, (BLOCK,))])
-#: Means of squares: numbers with 4 bits each of exponent and mantissa, and no sign.
-POSITIVE8 = np.dtype([("unit", np.float32), ("codes", np.uint8, (BLOCK,))])
-#: Places in a table of numbers from -0.993 to 1 (`dynamic_map`).
-DYNAMIC8 = np.dtype([("absmax", np.float32), ("codes", np.uint8, (BLOCK,))])
-#: Places in a table of numbers from 0 to 1.
-POSITIVE_DYNAMIC8 = np.dtype([("max", np.float32), ("codes", np.uint8, (BLOCK,))])
-_DYNAMIC = (DYNAMIC8, POSITIVE_DYNAMIC8)
-#: The same two in 4 bits, with a unit for each half of a block; byte i of a half has the codes of
-#: its numbers i, in the lower bits, and 64 + i.
-SIGNED4 = np.dtype([("absmax", np.float32, (2,)), ("codes", np.uint8, (BLOCK // 2,))])
-POSITIVE4 = np.dtype([("max", np.float32, (2,)), ("codes", np.uint8, (BLOCK // 2,))])
-_IN_4_BITS = (SIGNED4, POSITIVE4)
+
+
+class Format(NamedTuple):
+    """How numbers are stored as codes.
+
+    A unit belongs to a block or, in 4 bits, to half a block. It gives the largest magnitude among
+    its numbers the size `top`. Numbers in units become codes by `encoded`, and codes by `decoded`
+    numbers in units. These are quotients by the unit, or products with its inverse.
+    """
+
+    top: float
+    encoded: Callable[[np.ndarray], np.ndarray]
+    decoded: Callable[[np.ndarray], np.ndarray]
+    quotients: bool = False
+    half_blocks: bool = False
+
+
+def stored(numbers: np.ndarray, dtype: np.dtype[np.void]) -> np.ndarray:
+    """Return numbers as blocks of codes.
+
+    Numbers that have a unit in common with an infinity or a NaN are all NaN. A square that is not
+    0 does not become 0.
+    """
+    form, blocks = FORMATS[dtype], np.zeros(-(-numbers.size // BLOCK), dtype)
+    padded = np.zeros(blocks.size * BLOCK, np.float32)
+    padded[: numbers.size] = np.asarray(numbers, np.float32).reshape(-1)
+    x = operand(padded.reshape(-1, BLOCK // 2 if form.half_blocks else BLOCK), np.float32)
+    zero, one = np.float32(0), np.float32(1)
+    largest = operand(np.max(abs(x), axis=1, keepdims=True, initial=zero), np.float32)
+    unit = select(np.isfinite(largest), largest / np.float32(form.top), np.float32(math.nan))
+    inverse = one / unit
+    unit, inverse = (select(np.isinf(inverse), zero, y) for y in (unit, inverse))
+    in_units = select(unit > 0, x / unit, zero) if form.quotients else x * inverse
+    codes = np.where(np.isnan(unit), zero, form.encoded(np.asarray(in_units)))
+    if form.half_blocks:
+        codes = codes[:, :64] + 16 * codes[:, 64:]
+    for field, values in ((_unit_of(blocks), np.asarray(unit)), ("codes", codes)):
+        blocks[field] = values.reshape(blocks[field].shape)
+    return blocks
+
+
+def loaded(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the numbers of an array of a shape, of which `blocks` holds the codes."""
+    form, codes = FORMATS[blocks.dtype], blocks["codes"]
+    if form.half_blocks:
+        pairs = codes.reshape(-1, 64)
+        codes = np.concatenate([pairs % 16, pairs // 16], axis=1)
+    in_units = operand(form.decoded(codes.astype(np.int32)), np.float32)
+    unit = operand(blocks[_unit_of(blocks)].reshape(-1, 1), np.float32)
+    first: np.ndarray = (in_units * unit).reshape(-1)[: math.prod(shape)].reshape(shape)
+    return first
 
 
 def is_blocks(array: np.ndarray) -> bool:
     """Return whether an array is one of blocks."""
-    return array.dtype in (SIGNED8, POSITIVE8, *_DYNAMIC, *_IN_4_BITS)
+    return array.dtype in FORMATS
+
+
+def _unit_of(blocks: np.ndarray) -> str:
+    assert blocks.dtype.names
+    return blocks.dtype.names[0]
+
+
+# ---- the codes of each format
 
 
 def dynamic_map(signed: bool) -> np.ndarray:
@@ -55,67 +102,12 @@ def dynamic_map(signed: bool) -> np.ndarray:
     return np.sort(np.concatenate(table).astype(np.float32))
 
 
-def loaded(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the numbers of an array of a shape, of which `blocks` holds the codes."""
-    codes = _unpacked(blocks).astype(np.int32)
-    if blocks.dtype == SIGNED4:
-        sizes = np.where(codes % 8 > 0, np.ldexp(1.0, codes % 8 - 7), 0.0)
-        codes = np.where(codes < 8, sizes, -sizes)
-    elif blocks.dtype == POSITIVE4:
-        codes = np.ldexp(1.0, codes - 15)
-    elif blocks.dtype == POSITIVE8:
-        codes = np.where(codes > 0, np.ldexp(1 + codes % 16 / 16, codes // 16 - 15), 0)
-    elif blocks.dtype in _DYNAMIC:
-        codes = dynamic_map(blocks.dtype == DYNAMIC8)[codes]
-    unit = blocks[_unit_of(blocks.dtype)].reshape(-1, 1)
-    numbers = operand(codes, np.float32) * operand(unit, np.float32)
-    first: np.ndarray = numbers.reshape(-1)[: math.prod(shape)].reshape(shape)
-    return first
-
-
-def stored(numbers: np.ndarray, dtype: np.dtype[np.void]) -> np.ndarray:
-    """Return numbers as blocks of codes.
-
-    The unit gives the largest magnitude of a block the largest code; in 4 bits, that of half a
-    block. Numbers that have a unit in common with an infinity or a NaN are all NaN. A square that
-    is not 0 does not become 0.
-    """
-    n_blocks = -(-numbers.size // BLOCK)
-    shape = (2 * n_blocks, BLOCK // 2) if dtype in _IN_4_BITS else (n_blocks, BLOCK)
-    padded = np.zeros(shape, np.float32)
-    padded.reshape(-1)[: numbers.size] = np.asarray(numbers, np.float32).reshape(-1)
-    x = operand(padded, np.float32)
-    most = np.float32({SIGNED8: 127, POSITIVE8: 31 / 16}.get(dtype, 1))
-    top = np.max(abs(x), axis=1, keepdims=True, initial=np.float32(0))
-    unit = select(np.isfinite(top), operand(top, np.float32) / most, np.float32(math.nan))
-    inverse = np.float32(1) / unit
-    unit, inverse = (select(np.isinf(inverse), np.float32(0), y) for y in (unit, inverse))
-    if dtype in _DYNAMIC:
-        codes = _nearest(np.asarray(select(unit > 0, x / unit, np.float32(0))), dtype == DYNAMIC8)
-    elif dtype == SIGNED4:
-        codes = _signed4_codes(np.asarray(x * inverse))
-    elif dtype == POSITIVE4:
-        codes = _rounded(np.clip(np.asarray(x * inverse), np.float32(2.0**-15), 1), 0) + 15
-    elif dtype == SIGNED8:
-        codes = np.rint(np.asarray(x * inverse))
-    else:
-        codes = _positive_codes(np.asarray(x * inverse))
-    blocks = np.zeros(n_blocks, dtype)
-    codes = np.where(np.isnan(unit), np.float32(0), codes)
-    if dtype in _IN_4_BITS:
-        codes = codes[:, :64] + 16 * codes[:, 64:]
-    for field, values in (_unit_of(dtype), np.asarray(unit)), ("codes", codes):
-        blocks[field] = values.reshape(blocks[field].shape)
-    return blocks
-
-
-def _unpacked(blocks: np.ndarray) -> np.ndarray:
-    """Return the codes of blocks, those that have a unit in common as a row."""
-    codes: np.ndarray = blocks["codes"]
-    if blocks.dtype in _IN_4_BITS:
-        pairs = codes.reshape(-1, 64)
-        codes = np.concatenate([pairs % 16, pairs // 16], axis=1)
-    return codes
+def _nearest(signed: bool, x: np.ndarray) -> np.ndarray:
+    """Return the places of the nearest numbers of a table, the lower ones of two equally near."""
+    table = dynamic_map(signed)
+    middles = (table[:-1] + table[1:]) / np.float32(2)
+    places: np.ndarray = np.searchsorted(middles, x)
+    return places
 
 
 def _rounded(x: np.ndarray, bits: int) -> np.ndarray:
@@ -133,7 +125,14 @@ def _rounded(x: np.ndarray, bits: int) -> np.ndarray:
     return codes
 
 
-def _signed4_codes(x: np.ndarray) -> np.ndarray:
+def _positive8(x: np.ndarray) -> np.ndarray:
+    """Return 16 times the exponent, counted from 2^-15, plus the mantissa in sixteenths."""
+    codes = 16 * 15 + _rounded(np.maximum(x, np.float32(1.0625 / 32768)), 4)
+    positive: np.ndarray = np.where(x > 0, np.minimum(codes, 255), 0)
+    return positive
+
+
+def _signed4(x: np.ndarray) -> np.ndarray:
     """Return the place of a size among 0, 2^-6, ..., 1, and 8 more for negative numbers.
 
     Less than 2^-6 is rounded as the same share of the way from 2^-7 on. Zero has no sign.
@@ -145,30 +144,47 @@ def _signed4_codes(x: np.ndarray) -> np.ndarray:
     return codes
 
 
-def _unit_of(dtype: np.dtype[np.void]) -> str:
-    assert dtype.names
-    return dtype.names[0]
+def _of_signed4(codes: np.ndarray) -> np.ndarray:
+    """Return the sizes at places, with their signs."""
+    sizes = np.where(codes % 8 > 0, np.ldexp(1.0, codes % 8 - 7), 0.0)
+    return np.where(codes < 8, sizes, -sizes)
 
 
-def _nearest(x: np.ndarray, signed: bool) -> np.ndarray:
-    """Return the places of the nearest numbers of a table, the lower ones of two equally near."""
-    table = dynamic_map(signed)
-    middles = (table[:-1] + table[1:]) / np.float32(2)
-    places: np.ndarray = np.searchsorted(middles, x)
-    return places
+#: Numbers of either sign, in 127 steps to each side.
+SIGNED8 = np.dtype([("unit", np.float32), ("codes", np.int8, (BLOCK,))])
+#: Means of squares: numbers with 4 bits each of exponent and mantissa, and no sign.
+POSITIVE8 = np.dtype([("unit", np.float32), ("codes", np.uint8, (BLOCK,))])
+#: Places in a table of numbers from -0.993 to 1 (`dynamic_map`), and of one from 0 to 1.
+DYNAMIC8 = np.dtype([("absmax", np.float32), ("codes", np.uint8, (BLOCK,))])
+POSITIVE_DYNAMIC8 = np.dtype([("max", np.float32), ("codes", np.uint8, (BLOCK,))])
+#: The first two in 4 bits, with a unit for each half of a block; byte i of a half has the codes of
+#: its numbers i, in the lower bits, and 64 + i.
+SIGNED4 = np.dtype([("absmax", np.float32, (2,)), ("codes", np.uint8, (BLOCK // 2,))])
+POSITIVE4 = np.dtype([("max", np.float32, (2,)), ("codes", np.uint8, (BLOCK // 2,))])
 
-
-def _positive_codes(x: np.ndarray) -> np.ndarray:
-    """Return 16 times the exponent, counted from 2^-15, plus the mantissa in sixteenths."""
-    codes = 16 * 15 + _rounded(np.maximum(x, np.float32(1.0625 / 32768)), 4)
-    positive: np.ndarray = np.where(x > 0, np.minimum(codes, 255), 0)
-    return positive
-
-
+#: By the dtype of a block.
+FORMATS: dict[np.dtype[Any], Format] = {
+    SIGNED8: Format(127, np.rint, np.asarray),
+    POSITIVE8: Format(
+        31 / 16,
+        _positive8,
+        lambda codes: np.where(codes > 0, np.ldexp(1 + codes % 16 / 16, codes // 16 - 15), 0),
+    ),
+    DYNAMIC8: Format(1, partial(_nearest, True), dynamic_map(True).take, quotients=True),
+    POSITIVE_DYNAMIC8: Format(1, partial(_nearest, False), dynamic_map(False).take, quotients=True),
+    SIGNED4: Format(1, _signed4, _of_signed4, half_blocks=True),
+    POSITIVE4: Format(  # an exponent, counted from 2^-15
+        1,
+        lambda x: _rounded(np.clip(x, np.float32(2.0**-15), 1), 0) + 15,
+        lambda codes: np.ldexp(1.0, codes - 15),
+        half_blocks=True,
+    ),
+}
 #: By kind: of numbers of either sign, and of squares.
-_CODES = {"8bit": (SIGNED8, POSITIVE8), "4bit": _IN_4_BITS, "dynamic8bit": _DYNAMIC}
+KINDS = {"8bit": (SIGNED8, POSITIVE8), "4bit": (SIGNED4, POSITIVE4)}
+KINDS["dynamic8bit"] = DYNAMIC8, POSITIVE_DYNAMIC8
 #: The slots that are means of squares, or of magnitudes.
-_POSITIVE = {"accum_grad", "accum_var", "rms", "v", "vhat"}
+POSITIVE = {"accum_grad", "accum_var", "rms", "v", "vhat"}
 
 
 def first_slot(
@@ -180,10 +196,10 @@ def first_slot(
     """
     kind = storage.get(slot) if isinstance(storage, dict) else storage
     full = np.full(w.shape[:1] if of_rows else w.shape, value)
-    if kind is None or (kind in _CODES and (w.size < FEWEST or of_rows)):
+    if kind is None or (kind in KINDS and (w.size < FEWEST or of_rows)):
         return full.astype(w.dtype)
-    if kind in _CODES:
-        return stored(full, _CODES[kind][slot in _POSITIVE])
+    if kind in KINDS:
+        return stored(full, KINDS[kind][slot in POSITIVE])
     if kind == "bfloat16":
         import ml_dtypes
 
