@@ -3,16 +3,17 @@
 For valid arguments the results are the same, bit for bit, but not fast. It imports nothing from
 tfopt. These modules define a step of training; reading them takes an afternoon:
 
-1. `arithmetic`: what operations mean where numbers are denormal.
+1. `arithmetic`: what operations mean where numbers are denormal or have 16 bits.
 2. `training_op`: what a rule is made of.
-3. `training_ops`: the formulas of the rules.
+3. `training_ops`: the rules, each with its equation. `reductions`: the sums that some of them need.
 4. `update`: a rule applied to a variable or to some rows of it, repeated ones among them.
+   `rounding` and `storage`: what it leaves in 16, 8 and 4 bits.
 5. `norms`: how squares are added up, and by which factors a norm keeps a limit.
 6. `clip_ops`: clipping by value and by norm, and its gradients.
 7. `schedules`: learning rates as functions of the step.
-8. `algorithms`: the optimizers, each a function of its settings and the number of the step.
-9. `limits`: gradients limited before a step.
-10. `optimizer_step`: one step of an optimizer.
+8. `algorithms`: the optimizers, a table of rules, slots and hyperparameters.
+9. `limits`: gradients clipped before a step.
+10. `optimizer_step`: one step of an optimizer: rate, decay, clipping, rule, constraint.
 11. `training`: `train_step`, with what wrappers do around it.
 
 These define linear models, most of them by dual coordinate ascent:

@@ -44,7 +44,7 @@ def clip_by_norm(
     """
     t = np.asarray(t)
     limits = np.maximum(np.asarray(clip_norm).astype(np.float64), 0.0)
-    roots, exponents = norms_of_slices(t, reduced(axes, t.ndim))
+    roots, exponents = norms_of_slices(t, normalized(axes, t.ndim))
     if nonfinite == "skip":
         limits = np.where(np.isfinite(roots), limits, np.inf)
     return scaled(t, *factors(roots, exponents, limits, computed(t.dtype)))
@@ -56,7 +56,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any) -> np.ndarray:
     return clip_by_norm(t, np.asarray(clip_norm).astype(np.float64) * t.size)
 
 
-def reduced(axes: Any, ndim: int) -> tuple[int, ...]:
+def normalized(axes: Any, ndim: int) -> tuple[int, ...]:
     """Return axes as numbers from 0 on; all of them for None."""
     listed = range(ndim) if axes is None else np.asarray(axes).flat
     return tuple(sorted(int(axis) % ndim for axis in listed))
@@ -141,7 +141,7 @@ def clip_by_value_grad(
     to_low = np.where(to_high, high, t) < low
     chosen = ~to_high & ~to_low, to_low, to_high & ~to_low
     to_t, *to_bounds = (np.where(here, grad, t.dtype.type(0)) for here in chosen)
-    return to_t, unstretched(to_bounds[0], low.shape), unstretched(to_bounds[1], high.shape)
+    return to_t, unbroadcast(to_bounds[0], low.shape), unbroadcast(to_bounds[1], high.shape)
 
 
 def clip_by_norm_grad(
@@ -154,7 +154,7 @@ def clip_by_norm_grad(
     """
     t, grad = np.asarray(t), np.asarray(grad).astype(np.float64)
     clip_norm = np.asarray(clip_norm).astype(np.float64)
-    limit, axes = np.maximum(clip_norm, 0.0), reduced(axes, t.ndim)
+    limit, axes = np.maximum(clip_norm, 0.0), normalized(axes, t.ndim)
     roots, exponents = norms_of_slices(t, axes)
     with np.errstate(all="ignore"):
         clipped = ~(np.ldexp(roots, exponents) < limit) & (limit != np.inf)
@@ -163,10 +163,10 @@ def clip_by_norm_grad(
         to_t = np.where(roots == 0, 0.0, np.ldexp(limit, -exponents) / roots * rest)
         to_norm = np.where(clipped & ~(clip_norm < 0), u * grad, 0.0)
         to_t = np.where(clipped, to_t, grad).astype(t.dtype)
-        return to_t, unstretched(to_norm, clip_norm.shape).astype(t.dtype)
+        return to_t, unbroadcast(to_norm, clip_norm.shape).astype(t.dtype)
 
 
-def unstretched(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def unbroadcast(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return an array summed over the axes along which a shape was broadcast to its shape."""
     padded = (1,) * (array.ndim - len(shape)) + shape
     axes = tuple(axis for axis, n in enumerate(padded) if n != array.shape[axis])

@@ -18,8 +18,7 @@ def exponential_decay(
     staircase: bool = False,
 ) -> Any:  # fmt: skip
     """Return lr r^(s/d); on a staircase, s/d is rounded down."""
-    periods = np.floor(s / decay_steps) if staircase else s / decay_steps
-    return initial_learning_rate * decay_rate**periods
+    return initial_learning_rate * decay_rate ** periods(s, decay_steps, staircase)
 
 
 def inverse_time_decay(
@@ -27,8 +26,12 @@ def inverse_time_decay(
     staircase: bool = False,
 ) -> Any:  # fmt: skip
     """Return lr / (1 + r s/d); on a staircase, s/d is rounded down."""
-    periods = np.floor(s / decay_steps) if staircase else s / decay_steps
-    return initial_learning_rate / (1 + decay_rate * periods)
+    return initial_learning_rate / (1 + decay_rate * periods(s, decay_steps, staircase))
+
+
+def periods(s: float, decay_steps: float, staircase: bool) -> Any:
+    """Return s/d, rounded down on a staircase."""
+    return np.floor(s / decay_steps) if staircase else s / decay_steps
 
 
 def piecewise_constant_decay(
@@ -92,28 +95,25 @@ def cosine_decay_restarts(
 
 def linear_cosine_decay(
     s: float, *, initial_learning_rate: float, decay_steps: float, num_periods: float = 0.5,
-    alpha: float = 0.0, beta: float = 0.001,
+    alpha: float = 0.0, beta: float = 0.001, noise: float = 0.0,
 ) -> Any:  # fmt: skip
-    """Return lr ((alpha + (d - s)/d) wave(2 n s/d) + beta) (Bello et al. 2017)."""
+    """Return lr ((alpha + (d - s)/d + noise) wave(2 n s/d) + beta) (Bello et al. 2017)."""
     s = np.minimum(s, decay_steps)
-    line = alpha + (decay_steps - s) / decay_steps
+    line = alpha + ((decay_steps - s) / decay_steps + noise)
     return initial_learning_rate * (line * wave(2 * num_periods * (s / decay_steps)) + beta)
 
 
 def noisy_linear_cosine_decay(
-    s: float, *, initial_learning_rate: float, decay_steps: float, initial_variance: float = 1.0,
-    variance_decay: float = 0.55, num_periods: float = 0.5, alpha: float = 0.0, beta: float = 0.001,
-    seed: int = 0,
+    s: float, *, decay_steps: float, initial_variance: float = 1.0, variance_decay: float = 0.55,
+    seed: int = 0, **others: float,
 ) -> Any:  # fmt: skip
-    """Return the same with noise of variance v / (1 + s)^r added to the line.
+    """Return the same with noise of variance v / (1 + s)^r.
 
     The noise is NumPy's first standard normal number by its default generator for (seed, s).
     """
     noise = np.random.default_rng((seed, int(abs(s)))).standard_normal()
-    s = np.minimum(s, decay_steps)
-    noise *= np.sqrt(initial_variance / (1 + s) ** variance_decay)
-    line = alpha + ((decay_steps - s) / decay_steps + noise)
-    return initial_learning_rate * (line * wave(2 * num_periods * (s / decay_steps)) + beta)
+    noise *= np.sqrt(initial_variance / (1 + np.minimum(s, decay_steps)) ** variance_decay)
+    return linear_cosine_decay(s, decay_steps=decay_steps, noise=noise, **others)
 
 
 def linear_warmup(

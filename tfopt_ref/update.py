@@ -126,8 +126,8 @@ def step(
     shape = arrays[0].shape
     old = [loaded(array, shape) if is_blocks(array) else operand(array, dtype) for array in arrays]
     by_grad, by_var = scales
-    scaled = None if grad is None else operand(grad, dtype) * operand(by_grad, dtype)
-    new = formula(_times(old[0], by_var), *old[1:], scaled, **hypers)
+    g = None if grad is None else operand(grad, dtype) * operand(by_grad, dtype)
+    new = formula(_scaled(old[0], by_var), *old[1:], g, **hypers)
     if decay:
         new = (cautiously_decayed(old[0], new[0], operand(decay, dtype)), *new[1:])
     for k, (array, before, value) in enumerate(zip(arrays, old, new, strict=True)):
@@ -147,13 +147,12 @@ def cautiously_decayed(old: np.ndarray, new: np.ndarray, decay: np.ndarray) -> n
     return decayed
 
 
-def _times(var: np.ndarray, scale: float) -> np.ndarray:
+def _scaled(var: np.ndarray, scale: float) -> np.ndarray:
     """Return a variable times a real number."""
-    if scale == 1:
-        return var
-    if var.dtype.kind == "c":  # of an infinite part a complex product would make NaNs
+    product: np.ndarray = var
+    if scale != 1 and var.dtype.kind == "c":  # of infinite parts a complex product makes NaNs
         parts = np.ascontiguousarray(var).reshape(-1).view(var.real.dtype)
-        scaled: np.ndarray = (parts * var.real.dtype.type(scale)).view(var.dtype)
-        return scaled.reshape(var.shape)
-    scaled = np.multiply(var, operand(scale, var.dtype))
-    return scaled
+        product = (parts * var.real.dtype.type(scale)).view(var.dtype).reshape(var.shape)
+    elif scale != 1:
+        product = np.multiply(var, operand(scale, var.dtype))
+    return product

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import tfopt_ref
+
 DOCS = Path(__file__).parents[2] / "docs"
 #: Where pages name others: links, cards, and lists of contents, which the sidebar shows.
 _LINK = re.compile(r"\]\(([^)\s]+)\)|^:link: (\S+)$", re.MULTILINE)
@@ -74,3 +76,9 @@ def test_every_module_of_the_specification_has_a_page() -> None:
     listed = re.findall(r"^   (\w+)$", page, re.MULTILINE)
     files = [*(DOCS.parent / "tfopt_ref").glob("*.py"), *(DOCS.parent / "tfopt_ref").glob("*/*.py")]
     assert sorted(listed) == sorted(file.stem for file in files if file.stem != "__init__")
+
+
+def test_the_reading_order_of_the_specification_has_every_module() -> None:
+    named = re.findall(r"`(\w+)`", str(tfopt_ref.__doc__))
+    modules = {file.stem for file in (DOCS.parent / "tfopt_ref").glob("*.py")} - {"__init__"}
+    assert sorted(named) == sorted({*modules, "autodiff", "train_step"})
