@@ -43,7 +43,7 @@ def modules(package: ModuleType) -> list[ModuleType]:
 
 
 def specified(module: ModuleType) -> list[str]:
-    """Return the names of what a module of the specification defines, most of which have no list."""
+    """Return the names of what a module of the specification defines; most have no list of them."""
     if not module.__name__.startswith("tfopt_ref"):
         return []
     own = {k: getattr(thing, "__module__", None) for k, thing in vars(module).items()}
