@@ -95,6 +95,16 @@ def computed(dtype: Any) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
+def dtype_named(name: str) -> np.dtype[Any]:
+    """Return a dtype by its name; that of bfloat16 is of ml_dtypes."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return dtype
+    return np.dtype(name)
+
+
 def wide(x: Any) -> Any:
     """Return x in double precision."""
     return x.astype(np.float64)

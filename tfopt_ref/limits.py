@@ -10,7 +10,7 @@ import numpy as np
 from tfopt_ref.arithmetic import computed, operand
 from tfopt_ref.clip_ops import maximum, minimum, scaled
 from tfopt_ref.norms import factors, norm
-from tfopt_ref.update import Gradient, Rows, summed, times
+from tfopt_ref.update import Gradient, Rows, mapped, summed, times, values_of
 
 #: A gradient, what its duplicates mean, and what multiplies it.
 Limited = tuple[Gradient, str, float]
@@ -32,7 +32,7 @@ def limited(
     grads, made = scales(grads, config, scale)
     for grad, (first, second), how in zip(grads, made, duplicates, strict=True):
         if second != 1:
-            found.append((_with(grad, scaled(_values(grad), first, second)), how, scale))
+            found.append((mapped(scaled, grad, first, second), how, scale))
         elif isinstance(grad, Rows) and how == "sum":
             found.append((_scaled_sum(grad, float(first) * scale), "error", 1.0))
         else:
@@ -47,7 +47,7 @@ def copied(grads: Sequence[Gradient], config: Mapping[str, Any], scale: float) -
         return list(grads)
     grads, made = scales(grads, config, 1.0)
     both = zip(grads, made, strict=True)
-    return [_with(grad, scaled(_values(grad), *pair)) for grad, pair in both]
+    return [mapped(scaled, grad, *pair) for grad, pair in both]
 
 
 def has_limits(config: Mapping[str, Any]) -> bool:
@@ -66,8 +66,8 @@ def scales(
     if config.get("merge") == "before":
         grads = [summed(grad) if isinstance(grad, Rows) else grad for grad in grads]
     if "clipvalue" in config:
-        grads = [_bounded(grad, config["clipvalue"] / scale) for grad in grads]
-    arrays = [_values(grad) for grad in grads]
+        grads = [mapped(_bounded, grad, config["clipvalue"] / scale) for grad in grads]
+    arrays = [values_of(grad) for grad in grads]
     limit = np.float64(config.get("clipnorm", config.get("global_clipnorm", np.inf)) / scale)
     if "global_clipnorm" in config:
         root, exponent = norm(arrays)
@@ -97,16 +97,7 @@ def _scaled_sum(rows: Rows, factor: float) -> Rows:
         return Rows(total.values.astype(rows.values.dtype), total.indices)
 
 
-def _bounded(grad: Gradient, bound: float) -> Gradient:
-    x = _values(grad)
+def _bounded(x: np.ndarray, bound: float) -> np.ndarray:
     with np.errstate(all="ignore"):
         high = np.asarray(bound).astype(x.dtype)
-        return _with(grad, maximum(minimum(x, high), -high))
-
-
-def _values(grad: Gradient) -> np.ndarray:
-    return grad.values if isinstance(grad, Rows) else grad
-
-
-def _with(grad: Gradient, values: np.ndarray) -> Gradient:
-    return Rows(values, grad.indices) if isinstance(grad, Rows) else values
+        return maximum(minimum(x, high), -high)

@@ -12,7 +12,7 @@ from tfopt_ref import schedules
 from tfopt_ref.algorithms import Step, adafactor_step, step_of
 from tfopt_ref.limits import Limited, copied, densified, limited
 from tfopt_ref.storage import first_slot, is_blocks
-from tfopt_ref.update import Gradient, Rows, updated
+from tfopt_ref.update import Gradient, Rows, updated, values_of
 
 Optimizer = Mapping[str, Any]
 State = Mapping[str, Any]
@@ -65,8 +65,7 @@ def plain(
 
 def all_finite(grads: Pairs) -> bool:
     """Return whether no element of a gradient is infinite or NaN."""
-    arrays = [grad.values if isinstance(grad, Rows) else grad for _, grad in grads]
-    return all(bool(np.isfinite(array).all()) for array in arrays)
+    return all(bool(np.isfinite(values_of(grad)).all()) for _, grad in grads)
 
 
 # ---- the rate

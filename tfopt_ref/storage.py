@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt_ref.arithmetic import operand, select
+from tfopt_ref.arithmetic import dtype_named, operand, select
 
 BLOCK = 256
 #: Slots of variables of fewer elements are not stored in blocks.
@@ -200,8 +200,4 @@ def first_slot(
         return full.astype(w.dtype)
     if kind in KINDS:
         return stored(full, KINDS[kind][slot in POSITIVE])
-    if kind == "bfloat16":
-        import ml_dtypes
-
-        return full.astype(ml_dtypes.bfloat16)
-    return full.astype(kind)
+    return full.astype(dtype_named(kind))

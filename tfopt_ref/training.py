@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.arithmetic import computed, operand
+from tfopt_ref.arithmetic import computed, dtype_named, operand
 from tfopt_ref.optimizer_step import (
     Asked,
     Constraints,
@@ -28,7 +28,7 @@ from tfopt_ref.optimizer_step import (
     plain,
 )
 from tfopt_ref.training_ops import apply_gradient_descent, apply_moving_average
-from tfopt_ref.update import Gradient, Rows, times, updated
+from tfopt_ref.update import Gradient, Rows, mapped, times, updated, values_of
 
 
 def train_step(
@@ -134,14 +134,8 @@ def added(total: Gradient | None, grad: Gradient, scale: float, variable: np.nda
 
 def plus(total: np.ndarray, grad: Gradient, scale: float) -> np.ndarray:
     """Return a sum, which is an array, with a gradient times a scale."""
-    (new,) = updated(
-        apply_gradient_descent,
-        [total],
-        grad,
-        {"alpha": -1.0},
-        duplicates="sequential",
-        grad_scale=scale,
-    )
+    rule, upward = apply_gradient_descent, {"alpha": -1.0}
+    (new,) = updated(rule, [total], grad, upward, duplicates="sequential", grad_scale=scale)
     return new
 
 
@@ -160,17 +154,19 @@ def in_dtypes(sums: Mapping[str, Gradient], variables: Variables) -> tuple[Pairs
     pairs: list[tuple[str, Gradient]] = []
     for name, total in sums.items():
         product = times(total, 2.0**shift)
-        with np.errstate(all="ignore"):
-            if isinstance(product, Rows):
-                pairs.append((name, Rows(product.values.astype(dtypes[name]), product.indices)))
-            else:
-                pairs.append((name, product.astype(dtypes[name])))
+        pairs.append((name, mapped(rounded, product, dtypes[name])))
     return pairs, 2.0**-shift
+
+
+def rounded(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return numbers rounded to a dtype."""
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
 
 
 def exponent(total: Gradient) -> int:
     """Return the exponent of the power of two above all finite elements; 15 if they are zeros."""
-    array = np.abs(total.values if isinstance(total, Rows) else total)
+    array = np.abs(values_of(total))
     largest = float(array.max(where=np.isfinite(array), initial=0))
     return math.frexp(largest)[1] if largest else 15
 
@@ -186,11 +182,12 @@ def loss_scale(
     inside = config["optimizer"]
     inner_asked = asked._replace(scale=asked.scale / factor, finite=True)
     new, inner, taken = _stepped(inside, variables, state["optimizer"], grads, inner_asked)
-    changed = 2 * factor if taken else factor / 2
-    if taken and counter + 1 < config["dynamic_growth_steps"]:
+    if not taken:
+        counter, changed = 0, factor / 2
+    elif counter + 1 < config["dynamic_growth_steps"]:
         counter, changed = counter + 1, factor
     else:
-        counter = 0
+        counter, changed = 0, 2 * factor
     if not sys.float_info.min <= changed <= 1 / sys.float_info.min:  # gradients are divided by it
         changed = factor
     after = {"optimizer": inner, "step_counter": counter, "dynamic_scale": changed}
@@ -215,9 +212,7 @@ def average(
             )
         frequency = config["overwrite_frequency"]
         if frequency and count % frequency == 0:
-            with np.errstate(all="ignore"):
-                overwritten = {n: mean.astype(new[n].dtype) for n, mean in averages.items()}
-            new = {**new, **overwritten}
+            new |= {name: rounded(mean, new[name].dtype) for name, mean in averages.items()}
     return new, {"optimizer": inner, "average": averages}, taken
 
 
@@ -228,20 +223,9 @@ def mirror(
     config = optimizer["config"]
     new, inner, taken = _stepped(config["optimizer"], variables, state["optimizer"], grads, asked)
     names = {name for name, _ in grads if variables[name].dtype == np.float32}
-    copies = {name: halved(new[name], config["dtype"]) for name in {*state["mirror"], *names}}
+    into = dtype_named(config["dtype"])
+    copies = {name: rounded(new[name], into) for name in {*state["mirror"], *names}}
     return new, {"optimizer": inner, "mirror": copies}, taken
-
-
-def halved(variable: np.ndarray, dtype: str) -> np.ndarray:
-    """Return float32 numbers rounded to 16 bits."""
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        into: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    else:
-        into = np.dtype(np.float16)
-    with np.errstate(all="ignore"):
-        return variable.astype(into)
 
 
 def groups(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +22,18 @@ class Rows(NamedTuple):
 
 
 Gradient = np.ndarray | Rows
+
+
+def values_of(grad: Gradient) -> np.ndarray:
+    """Return the numbers of a gradient."""
+    return grad.values if isinstance(grad, Rows) else grad
+
+
+def mapped(function: Callable[..., np.ndarray], grad: Gradient, *more: Any) -> Gradient:
+    """Return a gradient whose numbers are what a function makes of another's and more arguments."""
+    if isinstance(grad, Rows):
+        return Rows(function(grad.values, *more), grad.indices)
+    return function(grad, *more)
 
 
 def summed(rows: Rows) -> Rows:
@@ -43,13 +55,13 @@ def summed(rows: Rows) -> Rows:
 
 def times(grad: Gradient, scale: float) -> Gradient:
     """Return a gradient times a number; in float32, and rounded, if it has 16 bits."""
-    if isinstance(grad, Rows):
-        return Rows(np.asarray(times(grad.values, scale)), grad.indices)
-    if scale == 1:
-        return grad
-    dtype = computed(grad.dtype)
+    return grad if scale == 1 else mapped(_product, grad, scale)
+
+
+def _product(x: np.ndarray, scale: float) -> np.ndarray:
+    dtype = computed(x.dtype)
     with np.errstate(all="ignore"):
-        return np.asarray(grad.astype(dtype) * dtype.type(scale)).astype(grad.dtype)
+        return np.asarray(x.astype(dtype) * dtype.type(scale)).astype(x.dtype)
 
 
 def updated(
