@@ -109,13 +109,9 @@ def without_decay(step: Step) -> Step:
 
 
 def clip(
-    step: Step,
-    config: Mapping[str, Any],
-    variables: Variables,
-    grads: Pairs,
-    scale: float,
+    step: Step, config: Mapping[str, Any], variables: Variables, grads: Pairs, scale: float,
     decays: Sequence[Mapping[str, float]],
-) -> list[Limited]:
+) -> list[Limited]:  # fmt: skip
     """Return limited gradients, each dense if the step needs the variable as a whole.
 
     Rows that are named several times are summed first where their variable decays.
@@ -140,13 +136,9 @@ def is_whole(step: Step, variable: np.ndarray) -> bool:
 
 
 def rule(
-    step: Step,
-    config: Mapping[str, Any],
-    w: np.ndarray,
-    slots: Mapping[str, np.ndarray],
-    limited: Limited,
-    options: dict[str, Any],
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    step: Step, config: Mapping[str, Any], w: np.ndarray, slots: Mapping[str, np.ndarray],
+    limited: Limited, options: dict[str, Any],
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
     """Return a variable and its slots after the update by a limited gradient."""
     grad, duplicates, factor = limited
     x = w.reshape(1, -1) if step.whole == "vectors" and w.ndim < 2 else w
@@ -169,13 +161,9 @@ def shaped(array: np.ndarray, of: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 
 def stepped(
-    step: Step,
-    mode: str,
-    arrays: list[np.ndarray],
-    grad: Gradient,
-    duplicates: str,
+    step: Step, mode: str, arrays: list[np.ndarray], grad: Gradient, duplicates: str,
     options: dict[str, Any],
-) -> list[np.ndarray]:
+) -> list[np.ndarray]:  # fmt: skip
     """Return a variable and its slots after a step.
 
     A step of some rows leaves the others alone if it is "lazy". If they "catch_up", they end where

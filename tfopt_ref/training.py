@@ -32,12 +32,9 @@ from tfopt_ref.update import Gradient, Rows, mapped, times, updated, values_of
 
 
 def train_step(
-    optimizer: Optimizer,
-    variables: Variables,
-    state: State,
-    grads: Pairs,
+    optimizer: Optimizer, variables: Variables, state: State, grads: Pairs,
     constraints: Constraints | None = None,
-) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:  # fmt: skip
     """Return the variables and the state after one step.
 
     Parameters

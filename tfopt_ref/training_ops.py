@@ -449,8 +449,11 @@ def apply_lamb(
 # ---- follow the regularized leader
 
 
-def _ftrl(finish, var, accum, linear, grad, shrunk, lr, l1, l2, lr_power, multiply_linear_by_lr):
+def _ftrl(
+    finish, var, accum, linear, grad, lr, l1, l2, lr_power, multiply_linear_by_lr, l2_shrinkage=None
+):
     """Return the new var, accum and linear; `finish` makes var of linear, the threshold and y."""
+    shrunk = grad if l2_shrinkage is None else grad + 2 * l2_shrinkage * var
     new_accum = accum + grad * grad
     new, old = power(new_accum, -lr_power), power(accum, -lr_power)
     if multiply_linear_by_lr:
@@ -478,12 +481,7 @@ def apply_ftrl(var, accum, linear, grad, *, lr, l1, l2, lr_power, multiply_linea
     ``theta <- (l1 sign(z) - z) / (n^-p / lr + 2 l2)``, or 0 if ``|z| <= l1``
     """
     hypers = lr, l1, l2, lr_power, multiply_linear_by_lr
-    return _ftrl(_soft_threshold, var, accum, linear, grad, grad, *hypers)
-
-
-@apply_ftrl.for_rows
-def _ftrl_rows(var, accum, linear, grad, **hypers):
-    return _ftrl(_clip_to_threshold, var, accum, linear, grad, grad, **hypers)
+    return _ftrl(_soft_threshold, var, accum, linear, grad, *hypers)
 
 
 @TrainingOp
@@ -491,15 +489,12 @@ def apply_ftrl_v2(
     var, accum, linear, grad, *, lr, l1, l2, l2_shrinkage, lr_power, multiply_linear_by_lr=False
 ):
     """The same with ``z <- z + (g + 2 l2_shrinkage theta) - s theta`` (ApplyFtrlV2)."""
-    hypers = lr, l1, l2, lr_power, multiply_linear_by_lr
-    shrunk = grad + 2 * l2_shrinkage * var
-    return _ftrl(_soft_threshold, var, accum, linear, grad, shrunk, *hypers)
+    hypers = lr, l1, l2, lr_power, multiply_linear_by_lr, l2_shrinkage
+    return _ftrl(_soft_threshold, var, accum, linear, grad, *hypers)
 
 
-@apply_ftrl_v2.for_rows
-def _ftrl_v2_rows(var, accum, linear, grad, *, l2_shrinkage, **hypers):
-    shrunk = grad + 2 * l2_shrinkage * var
-    return _ftrl(_clip_to_threshold, var, accum, linear, grad, shrunk, **hypers)
+for _op in (apply_ftrl, apply_ftrl_v2):
+    _op.for_rows(partial(_ftrl, _clip_to_threshold))
 
 
 # ---- signs

@@ -65,17 +65,10 @@ def _product(x: np.ndarray, scale: float) -> np.ndarray:
 
 
 def updated(
-    rule: TrainingOp,
-    arrays: Sequence[np.ndarray],
-    grad: Gradient,
-    options: Mapping[str, Any],
-    *,
-    duplicates: str = "sum",
-    grad_scale: float = 1.0,
-    var_scale: float = 1.0,
-    decay: float = 0.0,
+    rule: TrainingOp, arrays: Sequence[np.ndarray], grad: Gradient, options: Mapping[str, Any], *,
+    duplicates: str = "sum", grad_scale: float = 1.0, var_scale: float = 1.0, decay: float = 0.0,
     rounding: tuple[int, int, int] | None = None,
-) -> list[np.ndarray]:
+) -> list[np.ndarray]:  # fmt: skip
     """Return what a rule makes of a variable and its slots.
 
     Parameters
@@ -119,15 +112,10 @@ def updated(
 
 
 def step(
-    formula: Formula,
-    arrays: Sequence[np.ndarray],
-    grad: np.ndarray | None,
-    options: Mapping[str, Any],
-    scales: tuple[float, float],
-    decay: float = 0.0,
-    rounding: tuple[int, int, int] | None = None,
-    first: int = 0,
-) -> None:
+    formula: Formula, arrays: Sequence[np.ndarray], grad: np.ndarray | None,
+    options: Mapping[str, Any], scales: tuple[float, float], decay: float = 0.0,
+    rounding: tuple[int, int, int] | None = None, first: int = 0,
+) -> None:  # fmt: skip
     """Write into a variable and its slots what a formula makes of them.
 
     Numbers of 16 bits are computed with in float32, and rounded once, when they are stored. The
