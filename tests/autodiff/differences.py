@@ -15,14 +15,15 @@ __all__ = ["check_grads"]
 
 
 def check_grads(
-    package: ModuleType, f: Callable[..., Any], args: Sequence[Any], **options: Any
-) -> None:
+    package: ModuleType, f: Callable[..., Any], args: Sequence[Any], order: int = 2,
+    **options: Any,
+) -> None:  # fmt: skip
     """Compare first and second gradients, along random directions, with differences."""
     if package is tfopt:
-        tfopt.autodiff.check_grads(f, args, order=2, **options)
+        tfopt.autodiff.check_grads(f, args, order=order, **options)
     else:
         _check_random_sum(
-            f, [np.array(a, np.float64) for a in args], 2, np.random.default_rng(0), **options
+            f, [np.array(a, np.float64) for a in args], order, np.random.default_rng(0), **options
         )
 
 

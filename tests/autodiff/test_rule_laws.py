@@ -7,17 +7,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
-from vjp_cases import CASES, Case
+from vjp_cases import CASES, Case, in_both
 
 #: cholesky's case makes its argument symmetric, not Hermitian; SciPy has no trigamma function of
 #: complex numbers.
 NOT_COMPLEX = {"cholesky", "scipy psi"}
-
-
-@pytest.fixture(params=CASES, ids=[case.name for case in CASES])
-def case(request: pytest.FixtureRequest) -> Case:
-    return request.param
 
 
 def parts(value: Any) -> list[Any]:
@@ -65,6 +59,7 @@ OF_COMPLEX = [
 ]  # fmt: skip
 
 
+@in_both(CASES)
 def test_linear_in_the_upstream_gradient(impl: ModuleType, case: Case) -> None:
     """Also where that is 0, as it is at a minimum: second orders live on it there."""
     args = list(map(impl.constant, case.args))
@@ -82,7 +77,7 @@ def test_linear_in_the_upstream_gradient(impl: ModuleType, case: Case) -> None:
         np.testing.assert_allclose(np.asarray(at_zero), np.asarray(elsewhere), 1e-12, 1e-12)
 
 
-@pytest.mark.parametrize("case", OF_COMPLEX, ids=lambda case: case.name)
+@in_both(OF_COMPLEX)
 def test_complex_gradients_are_what_differences_say(impl: ModuleType, case: Case) -> None:
     """Along one direction: the real part of the conjugate gradient times it."""
     random, args = np.random.default_rng(6), made_complex(case)
@@ -104,7 +99,7 @@ def test_complex_gradients_are_what_differences_say(impl: ModuleType, case: Case
 OF_SEVERAL = [case for case in CASES if len(case.args) > 1]
 
 
-@pytest.mark.parametrize("case", OF_SEVERAL, ids=lambda case: case.name)
+@in_both(OF_SEVERAL)
 def test_gradients_of_real_sources_are_real(impl: ModuleType, case: Case) -> None:
     """Whatever they were computed with, of the first order and of the second."""
     for place in range(len(case.args)):

@@ -1,4 +1,4 @@
-"""The tables of both packages: the same functions, all of them called, with NumPy's values."""
+"""The tables: each function in them is called by a case, with NumPy's values and keywords."""
 
 from __future__ import annotations
 
@@ -55,9 +55,8 @@ def entries(package: ModuleType) -> set[str]:
     }  # fmt: skip
 
 
-def test_both_packages_have_the_same_functions_and_methods() -> None:
-    assert entries(tfopt) == entries(tfopt_ref)
-    assert set(ops.METHODS) - {"__getitem__"} <= set(dir(tfopt_ref.Tensor))
+def test_the_specification_has_rules_of_these_functions() -> None:
+    assert len(entries(tfopt_ref)) > 150 and entries(tfopt_ref) < entries(tfopt)
 
 
 # ---- every entry is called by a case
@@ -98,7 +97,7 @@ def test_every_function_of_the_tables_is_called_by_a_case() -> None:
     with watched(seen):
         for case in (*CASES, *STEPS):
             case.function(*map(tfopt_ref.constant, case.args))
-    assert entries(tfopt_ref) - seen == set()
+    assert entries(tfopt) - seen == set()
 
 
 # ---- values
@@ -133,11 +132,6 @@ VARIANTS: dict[str, Any] = {
 }
 
 
-def sharing(package: ModuleType, array: np.ndarray) -> Any:
-    """Return a tensor of an array itself, in whatever order its memory is."""
-    return engine.wrapped(array) if package is tfopt else package.Tensor(array)
-
-
 def outcome(case: Case, args: list[Any]) -> Any:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -166,7 +160,7 @@ def difference(case: Case, ours: np.ndarray, numpys: np.ndarray) -> str:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_values_are_numpys(impl: ModuleType, variant: str) -> None:
+def test_values_are_numpys(variant: str) -> None:
     """In every bit; what NumPy refuses is an error in tfopt, too."""
     problems = []
     for case in (*CASES, *STEPS):
@@ -177,10 +171,10 @@ def test_values_are_numpys(impl: ModuleType, variant: str) -> None:
         if variant == "empty" and case.name in UNDEFINED_IF_EMPTY:
             continue
         args = VARIANTS[variant](case.args)
-        wanted, found = outcome(case, args), outcome(case, [sharing(impl, a) for a in args])
+        wanted, found = outcome(case, args), outcome(case, list(map(engine.wrapped, args)))
         if isinstance(wanted, Exception) or isinstance(found, Exception):
             refused = isinstance(wanted, Exception)
-            if not (refused and (isinstance(found, Exception) or impl is tfopt_ref)):
+            if not (refused and isinstance(found, Exception)):
                 problems.append((case.name, f"{found!r}, not {wanted!r}"[:200]))
             continue
         for ours, numpys in zip(found, wanted, strict=True):
@@ -217,10 +211,10 @@ def keywords_of(function: Any, count: int) -> list[str]:
     return [*names[:1], *(name for name in names[1:] if name in names[count:]), "bogus"]
 
 
-def tensors(package: ModuleType, given: list[Any]) -> list[Any]:
+def tensors(given: list[Any]) -> list[Any]:
     return [
-        sharing(package, x) if isinstance(x, np.ndarray)
-        else tensors(package, x) if isinstance(x, list) else x
+        engine.wrapped(x) if isinstance(x, np.ndarray)
+        else tensors(x) if isinstance(x, list) else x
         for x in given
     ]  # fmt: skip
 
@@ -232,25 +226,20 @@ FUNCTIONS = sorted(
 )
 
 
-#: The twin refuses more than it takes, and in its own words.
-BY_CLASS = {tfopt: type, tfopt_ref: lambda error: Exception}
-
-
-def refusal(impl: ModuleType, found: Any, wanted: Any) -> str:
+def refusal(found: Any, wanted: Any) -> str:
     """Return how exceptions differ."""
     if isinstance(wanted, Exception) and isinstance(found, Exception):
         if "Attempt to convert a value (None)" in str(found):  # as TensorFlow, whatever for
             return ""
-        of = BY_CLASS[impl]
-        return "" if of(found) is of(wanted) else f"{found!r}, not {wanted!r}"
+        return "" if type(found) is type(wanted) else f"{found!r}, not {wanted!r}"
     if isinstance(wanted, Exception):
         return f"{found}, not {wanted!r}"
     objects = any(part.dtype == object for part in wanted)
-    return "" if objects or impl is tfopt_ref else f"{found!r}, not {wanted}"
+    return "" if objects else f"{found!r}, not {wanted}"
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=named)
-def test_keywords_are_what_they_are_for_numpy(impl: ModuleType, function: Any) -> None:
+def test_keywords_are_what_they_are_for_numpy(function: Any) -> None:
     """Each that NumPy takes gives NumPy's value; each that it refuses is refused, as it does."""
     fitting = next(
         (each for each in OPERANDS
@@ -262,15 +251,15 @@ def test_keywords_are_what_they_are_for_numpy(impl: ModuleType, function: Any) -
         for name in keywords_of(function, len(operands)):
             for value in POOL:
                 case = Case(name, functools.partial(function, **{name: value}), ())
-                wanted, found = outcome(case, operands), outcome(case, tensors(impl, operands))
+                wanted, found = outcome(case, operands), outcome(case, tensors(operands))
                 if isinstance(wanted, Exception) or isinstance(found, Exception):
                     tried["refused"] += 1
-                    problems.append((name, value, refusal(impl, found, wanted)))
+                    problems.append((name, value, refusal(found, wanted)))
                     continue
                 tried["taken"] += 1
                 for ours, numpys in zip(found, wanted, strict=True):
                     problems.append((name, value, difference(case, ours, numpys)))
     assert [each for each in problems if each[2]] == []
     assert tried["refused"] >= len(POOL) * len(given)  # of "bogus"
-    TRIED[named(function), impl.__name__, "refused", ""] += tried["refused"]
-    TRIED[named(function), impl.__name__, "taken", ""] += tried["taken"]
+    TRIED[named(function), "tfopt", "refused", ""] += tried["refused"]
+    TRIED[named(function), "tfopt", "taken", ""] += tried["taken"]

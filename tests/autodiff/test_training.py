@@ -132,8 +132,9 @@ def test_clipping_by_differences(impl: ModuleType, limit: float) -> None:
         lambda a, b: impl.clip_by_global_norm([a, b], b[0] * b[0] * limit)[0],
         lambda a, b: impl.clip_by_global_norm([a], limit, use_norm=np.sum(b * b) * 2)[0],
     ]
-    for f in functions:
-        check_grads(impl, f, args)
+    for number, f in enumerate(functions):
+        of_one_tensor = number < 3  # of which the specification has the first order
+        check_grads(impl, f, args, order=1 if impl is tfopt_ref and of_one_tensor else 2)
 
 
 def test_clipping_in_a_function() -> None:

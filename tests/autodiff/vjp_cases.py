@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from vjp_further_cases import further, steps
 
-__all__ = ["CASES", "STEPS", "Case"]
+import tfopt
+import tfopt_ref
+
+__all__ = ["CASES", "SPECIFIED", "STEPS", "Case", "in_both"]
 
 
 class Case(NamedTuple):
@@ -210,3 +214,30 @@ CASES = [
 ]  # fmt: skip
 #: What has no gradient.
 STEPS = [Case(*each) for each in steps()]
+
+
+def _is_specified(case: Case) -> bool:
+    """Whether the specification has gradients of a case."""
+    inputs = [tfopt_ref.constant(x) for x in case.args]
+    try:
+        with tfopt_ref.GradientTape() as tape:
+            tape.watch(inputs)
+            y = case.function(*inputs)
+        tape.gradient(y, inputs)
+    except (LookupError, TypeError):  # SciPy's functions know nothing of its tensors
+        return False
+    return True
+
+
+SPECIFIED = [case for case in CASES if _is_specified(case)]
+
+
+def in_both(cases: list[Case]) -> Any:
+    """Give a test each case in tfopt, and in the specification those that it has rules for."""
+    known = {case.name for case in SPECIFIED}
+    pairs = [(tfopt, case) for case in cases]
+    pairs += [(tfopt_ref, case) for case in cases if case.name in known]
+    return pytest.mark.parametrize(
+        ("impl", "case"),
+        [pytest.param(*pair, id=f"{pair[0].__name__}-{pair[1].name}") for pair in pairs],
+    )

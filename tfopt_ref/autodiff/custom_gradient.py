@@ -13,8 +13,6 @@ from tfopt_ref.autodiff.ops import Op, fitted
 from tfopt_ref.autodiff.tensor import STATE, Node, Operand, Slot, Tensor, as_tensor, record
 from tfopt_ref.autodiff.variable import Variable
 
-__all__ = ["custom_gradient", "stop_gradient"]
-
 _stop_gradient = Op(lambda x: x, None, name="stop_gradient")
 
 

@@ -10,8 +10,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from tfopt_ref.autodiff.nest import map_leaves
 from tfopt_ref.autodiff.tensor import TABLE, Tensor
 
-__all__ = ["IndexedSlices", "densified"]
-
 
 class IndexedSlices(NDArrayOperatorsMixin):
     """Gradient rows `values[i]` and the rows `indices[i]` of the variable they belong to.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["flatten", "map_leaves", "pack"]
-
 
 def flatten(nest: Any) -> list[Any]:
     """Return the leaves depth first; those of a dictionary in the order of its sorted keys."""

@@ -12,8 +12,6 @@ from tfopt_ref.autodiff.indexed_slices import IndexedSlices, densified
 from tfopt_ref.autodiff.nest import flatten, pack
 from tfopt_ref.autodiff.tensor import TABLE, Node, Slot, run
 
-__all__ = ["Op", "define", "no_gradients"]
-
 Rule = Callable[..., Any] | None
 
 

@@ -14,8 +14,6 @@ from tfopt_ref.autodiff.ops import added
 from tfopt_ref.autodiff.tensor import STATE, Node, Tensor, as_tensor, differentiable, offered
 from tfopt_ref.autodiff.variable import Variable
 
-__all__ = ["GradientTape", "backward"]
-
 
 def backward(nodes: Sequence[Node], seeds: dict[int, Any], wanted: Collection[int]) -> Any:
     """Return gradients by tensors' keys: those of the seeds, and those they lead to.
@@ -103,13 +101,8 @@ class GradientTape:
 
     # ---- gradients
 
-    def gradient(
-        self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
-        unconnected_gradients: str = "none",
-    ) -> Any:
+    def gradient(self, target: Any, sources: Any, output_gradients: Any = None,
+                 unconnected_gradients: str = "none") -> Any:  # fmt: skip
         """Return the gradients of the sum of targets, in the structure of the sources.
 
         Of a source that no target depends on, the gradient is None, or zeros if it is to be "zero".
@@ -146,16 +139,15 @@ class GradientTape:
         zeros, flat = unconnected_gradients == "zero", flatten(sources)
         return pack(sources, self._rows(target, flat, np.eye(target.size), zeros, target.shape))
 
-    def batch_jacobian(self, target: Any, source: Any, unconnected_gradients: str = "none") -> Any:
+    def batch_jacobian(self, target: Any, source: Any) -> Any:
         """Return the jacobian of each row of a target by the same row of the source."""
         each = int(np.prod(target.shape[1:]))
         seeds = np.tile(np.eye(each), (1, target.shape[0]))
         (rows,) = self._rows(target, [source], seeds, True, target.shape[1:])
         return np.moveaxis(rows, len(target.shape) - 1, 0)
 
-    def _rows(
-        self, target: Any, sources: list[Any], seeds: Any, zeros: bool, shape: tuple[int, ...]
-    ) -> list[Any]:
+    def _rows(self, target: Any, sources: list[Any], seeds: Any, zeros: bool,
+              shape: tuple[int, ...]) -> list[Any]:  # fmt: skip
         """Return for each source its gradients for each of the seeds, stacked."""
         target, rows = as_tensor(target), []
         for seed in seeds if len(seeds) else np.zeros((1, *target.shape)):

@@ -17,19 +17,6 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 
-__all__ = [
-    "KEYS",
-    "LATER",
-    "STATE",
-    "TABLE",
-    "Node",
-    "Operand",
-    "Tensor",
-    "as_tensor",
-    "constant",
-    "run",
-]
-
 
 class State(threading.local):
     """What a thread is doing."""
@@ -57,22 +44,8 @@ KEYS = itertools.count()
 #: What is done for each of NumPy's functions; the rules fill it.
 TABLE: dict[Any, Callable[..., Any]] = {}
 
-#: What may know what is done for a function that is not in the table.
-LATER: list[Callable[[Any], Callable[..., Any] | None]] = []
-
 
 # ---- tensors
-
-
-def _method(function: Any) -> Callable[..., Any]:
-    """Return a method that is one of NumPy's functions."""
-
-    def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return function(self, *args, **kwargs)
-
-    method.__name__ = function.__name__
-    method.__doc__ = f"Return what ``np.{function.__name__}`` makes of it."
-    return method
 
 
 class Operand(NDArrayOperatorsMixin):
@@ -90,16 +63,9 @@ class Operand(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         kwargs.pop("out", None)
-        parts = [_stacked(part) for part in inputs]
-        if method == "outer" and not kwargs:
-            a, b = parts
-            parts = [np.reshape(a, np.shape(a) + (1,) * np.ndim(b)), b]
-            method = "__call__"
-        if method == "__call__" and kwargs.keys() == {"dtype"}:
-            parts = [as_tensor(part).astype(kwargs["dtype"]) for part in parts]
-            kwargs = {}
-        function = ufunc if method == "__call__" else getattr(ufunc, method)
-        return call(function, parts, kwargs)
+        return call(
+            ufunc if method == "__call__" else getattr(ufunc, method), map(_stacked, inputs), kwargs
+        )
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return call(function, args, kwargs)
@@ -124,6 +90,10 @@ class Operand(NDArrayOperatorsMixin):
         """Return it with its axes reversed, or in the order given."""
         return call(np.transpose, (self, (axes[0] if len(axes) == 1 else axes) or None), {})
 
+    def flatten(self, order: Any = "C") -> Any:
+        """Return its elements as a vector."""
+        return call(np.ravel, (self, order), {})
+
     def __round__(self, ndigits: int | None = None) -> Any:
         return call(np.round, (self, ndigits or 0), {})
 
@@ -134,18 +104,11 @@ class Operand(NDArrayOperatorsMixin):
     ndim = property(lambda self: len(self.shape))
     size = property(lambda self: int(np.prod(self.shape)))
 
-    all, any, argmax, argmin = map(_method, (np.all, np.any, np.argmax, np.argmin))
-    argsort, clip, conj, copy = map(_method, (np.argsort, np.clip, np.conj, np.copy))
-    cumprod, cumsum, diagonal, dot = map(_method, (np.cumprod, np.cumsum, np.diagonal, np.dot))
-    max, mean, min, prod = map(_method, (np.max, np.mean, np.min, np.prod))
-    ravel, repeat, round, squeeze = map(_method, (np.ravel, np.repeat, np.round, np.squeeze))
-    flatten, std, sum, swapaxes = map(_method, (np.ravel, np.std, np.sum, np.swapaxes))
-    take, trace, var = map(_method, (np.take, np.trace, np.var))
-    conjugate, nonzero, ptp, sort = map(_method, (np.conj, np.nonzero, np.ptp, np.sort))
-
-    def compress(self, condition: Any, axis: Any = None) -> Any:
-        """Return what ``np.compress`` makes of it."""
-        return call(np.compress, (condition, self, axis), {})
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that is one of NumPy's functions."""
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: getattr(np, name)(self, *args, **kwargs)
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -163,17 +126,9 @@ class Operand(NDArrayOperatorsMixin):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec)
 
-    def __bool__(self) -> bool:
-        return bool(self.read().array)
 
-    def __float__(self) -> float:
-        return float(self.read().array)
-
-    def __int__(self) -> int:
-        return int(self.read().array)
-
-    def __complex__(self) -> complex:
-        return complex(self.read().array)
+for kind in (bool, float, int, complex):
+    setattr(Operand, f"__{kind.__name__}__", lambda self, kind=kind: kind(self.read().array))
 
 
 class Tensor(Operand):
@@ -203,8 +158,7 @@ class Tensor(Operand):
         return self.array.tolist()
 
     def __index__(self) -> int:
-        index: int = self.array.__index__()
-        return index
+        return self.array.__index__()
 
     def __repr__(self) -> str:
         value = np.array2string(self.array)
@@ -255,9 +209,9 @@ class Node:
         """The operation's name."""
         return str(self.op.name)
 
-    def call(self, values: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Return the call's arguments, with values for the sources."""
-        return map_leaves(  # type: ignore[no-any-return]
+    def call(self, values: Any) -> Any:
+        """Return the call's arguments and keywords, with values for the sources."""
+        return map_leaves(
             lambda leaf: values[leaf.number] if isinstance(leaf, Slot) else leaf, self.template
         )
 
@@ -279,11 +233,8 @@ def _numbers(part: Any) -> Any:
 
 def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Carry out one of NumPy's functions, with a rule or without."""
-    args = map(_numbers, args)
-    known = TABLE.get(function)
-    for find in LATER if known is None else ():
-        known = find(function)
-    return known(*args, **kwargs) if known else run(TABLE[None](function), *args, **kwargs)
+    known = TABLE.get(function) or (lambda *args, **kw: run(TABLE[None](function), *args, **kw))
+    return known(*map(_numbers, args), **kwargs)
 
 
 def run(op: Any, *args: Any, **kwargs: Any) -> Any:

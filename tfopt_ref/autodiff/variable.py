@@ -8,8 +8,6 @@ import numpy as np
 
 from tfopt_ref.autodiff.tensor import KEYS, STATE, Operand, Tensor
 
-__all__ = ["Variable"]
-
 
 class Variable(Operand):
     """An array, of whose value NumPy's functions make Tensors: of that at that time."""

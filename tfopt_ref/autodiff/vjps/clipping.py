@@ -13,9 +13,6 @@ from tfopt_ref.autodiff.nest import flatten, map_leaves
 from tfopt_ref.autodiff.ops import Op, Rule
 from tfopt_ref.autodiff.tensor import STATE, Operand, Tensor
 
-__all__ = ["clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value"]
-__all__ += ["global_norm", "l2_loss"]
-
 
 def recorded(function: Callable[..., Any], *rules: Rule) -> Callable[..., Any]:
     """Return a function of arrays as one that makes tensors of tensors.
@@ -38,59 +35,23 @@ def recorded(function: Callable[..., Any], *rules: Rule) -> Callable[..., Any]:
     return wrapped
 
 
-# ---- by value
+# ---- one tensor: the formulas of `clip_ops`
+
+_by_value, _by_norm = Op(clip_ops.clip_by_value_grad), Op(clip_ops.clip_by_norm_grad)
 
 
-def _value_t(g: Any, y: Any, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
-    above = t > clip_value_max
-    below = np.where(above, clip_value_max, t) < clip_value_min
-    return np.where(above | below, 0, g)
+def _value(place: int) -> Rule:
+    return lambda g, y, t, clip_value_min, clip_value_max: _by_value(
+        g, t, clip_value_min, clip_value_max
+    )[place]
 
 
-def _value_low(g: Any, y: Any, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
-    return np.where(np.minimum(t, clip_value_max) < clip_value_min, g, 0)
+def _norm(place: int) -> Rule:
+    return lambda g, y, t, clip_norm, axes=None: _by_norm(g, t, clip_norm, axes)[place]
 
 
-def _value_high(g: Any, y: Any, t: Any, clip_value_min: Any, clip_value_max: Any) -> Any:
-    return np.where((t > clip_value_max) & ~(clip_value_max < clip_value_min), g, 0)
-
-
-clip_by_value = recorded(clip_ops.clip_by_value, _value_t, _value_low, _value_high)
-
-# ---- by norm
-
-_scale = Op(
-    lambda t, axes: 0.5 ** np.frexp(np.max(np.abs(t), axes, keepdims=True, initial=0))[1],
-    None,
-    name="power_of_two",
-)
-
-
-def _unit(t: Any, axes: Any) -> tuple[Any, Any]:
-    """Return slices divided by their norms, and the norms; zeros stay zeros."""
-    scale = _scale(t, axes)  # whose squares neither overflow nor vanish
-    scaled = t.astype(np.float64) * scale
-    root = np.sqrt(np.sum(scaled * scaled, axes, keepdims=True))
-    return np.where(root == 0, 0, scaled / root), root / scale
-
-
-def _norm_t(g: Any, y: Any, t: Any, clip_norm: Any, axes: Any = None) -> Any:
-    axes = None if axes is None else tuple(np.atleast_1d(axes))
-    unit, norm = _unit(t, axes)
-    limit = np.maximum(clip_norm, 0)
-    along = np.sum(unit * g, axes, keepdims=True)
-    across = np.where(norm == 0, 0, limit / norm * (g - unit * along))
-    return np.where(~(norm < limit) & (limit != np.inf), across, g)
-
-
-def _norm_limit(g: Any, y: Any, t: Any, clip_norm: Any, axes: Any = None) -> Any:
-    axes = None if axes is None else tuple(np.atleast_1d(axes))
-    unit, norm = _unit(t, axes)
-    counts = ~(norm < clip_norm) & (clip_norm >= 0) & (clip_norm != np.inf)
-    return np.where(counts, unit * g, 0)
-
-
-clip_by_norm = recorded(clip_ops.clip_by_norm, _norm_t, _norm_limit)
+clip_by_value = recorded(clip_ops.clip_by_value, _value(0), _value(1), _value(2))
+clip_by_norm = recorded(clip_ops.clip_by_norm, _norm(0), _norm(1))
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any) -> Any:
@@ -139,5 +100,3 @@ def _global_used(g: Any, y: Any, t_list: Any, clip_norm: Any, use_norm: Any = No
 
 
 clip_by_global_norm = recorded(clip_ops.clip_by_global_norm, _global_t, _global_limit, _global_used)
-
-l2_loss = recorded(clip_ops.l2_loss, lambda g, y, t: g * t)

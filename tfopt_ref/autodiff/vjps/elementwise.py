@@ -1,12 +1,13 @@
 """Rules of functions that are applied to each element.
 
-A gradient's shape may be the result's: it is summed to its argument's afterwards. For complex
-numbers it is the conjugate of the derivative.
+A gradient has the result's shape: it is summed to its argument's afterwards. For complex numbers
+it is the conjugate of the derivative, times the upstream gradient.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,38 @@ import numpy as np
 from tfopt_ref.autodiff.ops import Op, define, no_gradients
 from tfopt_ref.autodiff.tensor import TABLE
 
-__all__ = ["conj"]
-
 
 def conj(x: Any) -> Any:
     """Return the complex conjugate of a number, a real one as it is."""
     return np.conj(x) if np.iscomplexobj(x) else x
 
+
+def _times(slope: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda g, y, *args: g * conj(slope(y, *args))
+
+
+# ---- functions of one number, by their slopes
+
+_LN2, _LN10 = math.log(2), math.log(10)
+SLOPES: dict[Any, Callable[[Any, Any], Any]] = {
+    np.square: lambda y, x: 2 * x, np.reciprocal: lambda y, x: -(y * y),
+    np.exp: lambda y, x: y, np.expm1: lambda y, x: y + 1, np.exp2: lambda y, x: y * _LN2,
+    np.log: lambda y, x: 1 / x, np.log1p: lambda y, x: 1 / (1 + x),
+    np.log2: lambda y, x: 1 / (x * _LN2), np.log10: lambda y, x: 1 / (x * _LN10),
+    np.cbrt: lambda y, x: 1 / (3 * y * y),
+    np.sin: lambda y, x: np.cos(x), np.cos: lambda y, x: -np.sin(x),
+    np.tan: lambda y, x: 1 + y * y, np.sinh: lambda y, x: np.cosh(x),
+    np.cosh: lambda y, x: np.sinh(x), np.tanh: lambda y, x: 1 - y * y,
+    np.arcsin: lambda y, x: 1 / np.sqrt(1 - x * x),
+    np.arccos: lambda y, x: -1 / np.sqrt(1 - x * x),
+    np.arctan: lambda y, x: 1 / (1 + x * x), np.arctanh: lambda y, x: 1 / (1 - x * x),
+    np.arcsinh: lambda y, x: 1 / np.sqrt(1 + x * x),
+    np.arccosh: lambda y, x: 1 / (np.sqrt(x - 1) * np.sqrt(x + 1)),
+    np.deg2rad: lambda y, x: math.pi / 180, np.radians: lambda y, x: math.pi / 180,
+    np.rad2deg: lambda y, x: 180 / math.pi, np.degrees: lambda y, x: 180 / math.pi,
+}  # fmt: skip
+for function, slope in SLOPES.items():
+    define(function, _times(slope))
 
 # ---- arithmetic
 
@@ -32,10 +58,12 @@ define(np.multiply, lambda g, y, a, b: g * conj(b), lambda g, y, a, b: g * conj(
 define(
     np.divide, lambda g, y, a, b: g / conj(b), lambda g, y, a, b: -g * conj(a) / conj(b) / conj(b)
 )
-define(np.reciprocal, lambda g, y, x: -g * conj(y) * conj(y))
-define(np.square, lambda g, y, x: 2 * g * conj(x))
-define(np.remainder, lambda g, y, a, b: g, lambda g, y, a, b: -g * np.floor(a / b))
-define(np.fmod, lambda g, y, a, b: g, lambda g, y, a, b: -g * np.trunc(a / b))
+for remainder, whole in ((np.remainder, np.floor), (np.fmod, np.trunc)):
+    define(
+        remainder,
+        lambda g, y, a, b: g,
+        lambda g, y, a, b, whole=whole: -g * whole(a / b),
+    )
 
 
 def _to_base(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -48,51 +76,20 @@ def _to_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g * y * np.log(np.where(a > 0, a, 1))
 
 
-define(np.power, _to_base, _to_exponent)
-define(np.float_power, _to_base, _to_exponent)
-
-# ---- exponentials and roots
-
-
 def _over_root(g: Any, y: Any, x: Any) -> Any:
     """Return 0 where g is 0, also at 0; elsewhere it has to be linear in g, for second orders."""
     return g * 0.5 / conj(np.where((g == 0) & (y == 0), 1, y))
 
 
-define(np.exp, lambda g, y, x: g * conj(y))
-define(np.expm1, lambda g, y, x: g * (conj(y) + 1))
-define(np.exp2, lambda g, y, x: g * conj(y) * math.log(2))
-define(np.log, lambda g, y, x: g / conj(x))
-define(np.log2, lambda g, y, x: g / (conj(x) * math.log(2)))
-define(np.log10, lambda g, y, x: g / (conj(x) * math.log(10)))
-define(np.log1p, lambda g, y, x: g / (1 + conj(x)))
+define(np.power, _to_base, _to_exponent)
+define(np.float_power, _to_base, _to_exponent)
 define(np.sqrt, _over_root)
-define(np.cbrt, lambda g, y, x: g / (3 * y * y))
-define(
-    np.logaddexp,
-    lambda g, y, a, b: g * np.exp(a - y),
-    lambda g, y, a, b: g * np.exp(b - y),
-)
-define(
-    np.logaddexp2,
-    lambda g, y, a, b: g * np.exp2(a - y),
-    lambda g, y, a, b: g * np.exp2(b - y),
-)
-
-# ---- circles
-
-define(np.sin, lambda g, y, x: g * conj(np.cos(x)))
-define(np.cos, lambda g, y, x: -g * conj(np.sin(x)))
-define(np.tan, lambda g, y, x: g * (1 + conj(y) * conj(y)))
-define(np.sinh, lambda g, y, x: g * conj(np.cosh(x)))
-define(np.cosh, lambda g, y, x: g * conj(np.sinh(x)))
-define(np.tanh, lambda g, y, x: g * (1 - conj(y) * conj(y)))
-define(np.arcsin, lambda g, y, x: g / np.sqrt(1 - conj(x) * conj(x)))
-define(np.arccos, lambda g, y, x: -g / np.sqrt(1 - conj(x) * conj(x)))
-define(np.arctan, lambda g, y, x: g / (1 + conj(x) * conj(x)))
-define(np.arcsinh, lambda g, y, x: g / np.sqrt(1 + conj(x) * conj(x)))
-define(np.arccosh, lambda g, y, x: g / conj(np.sqrt(x - 1) * np.sqrt(x + 1)))
-define(np.arctanh, lambda g, y, x: g / (1 - conj(x) * conj(x)))
+for log_sum, power in ((np.logaddexp, np.exp), (np.logaddexp2, np.exp2)):
+    define(
+        log_sum,
+        lambda g, y, a, b, power=power: g * power(a - y),
+        lambda g, y, a, b, power=power: g * power(b - y),
+    )
 define(
     np.arctan2,
     lambda g, y, a, b: g * b / (a * a + b * b),
@@ -103,16 +100,8 @@ define(
     lambda g, y, a, b: np.where(y == 0, 0, g * a / np.where(y == 0, 1, y)),
     lambda g, y, a, b: np.where(y == 0, 0, g * b / np.where(y == 0, 1, y)),
 )
-for degrees in (np.deg2rad, np.radians):
-    define(degrees, lambda g, y, x: g * (math.pi / 180))
-for radians in (np.rad2deg, np.degrees):
-    define(radians, lambda g, y, x: g * (180 / math.pi))
 
-# ---- choices
-
-
-def _absolute(g: Any, y: Any, x: Any) -> Any:
-    return g * np.sign(x)
+# ---- choices: of two equal ones, the first
 
 
 def _sign(g: Any, y: Any, x: Any) -> Any:
@@ -123,38 +112,19 @@ def _sign(g: Any, y: Any, x: Any) -> Any:
     return np.where(x == 0, 0, across / np.where(x == 0, 1, np.abs(x)))
 
 
-define(np.absolute, _absolute)
-define(np.fabs, _absolute)
+define(np.absolute, lambda g, y, x: g * np.sign(x))
+define(np.fabs, lambda g, y, x: g * np.sign(x))
 define(np.sign, _sign)
 define(np.copysign, lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g), None)
-define(
-    np.maximum, lambda g, y, a, b: np.where(a >= b, g, 0), lambda g, y, a, b: np.where(a >= b, 0, g)
-)
-define(
-    np.minimum, lambda g, y, a, b: np.where(a <= b, g, 0), lambda g, y, a, b: np.where(a <= b, 0, g)
-)
-define(
-    np.fmax,
-    lambda g, y, a, b: np.where((a >= b) | np.isnan(b), g, 0),
-    lambda g, y, a, b: np.where((a >= b) | np.isnan(b), 0, g),
-)
-define(
-    np.fmin,
-    lambda g, y, a, b: np.where((a <= b) | np.isnan(b), g, 0),
-    lambda g, y, a, b: np.where((a <= b) | np.isnan(b), 0, g),
-)
-
-
-def _finite(g: Any, y: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return the gradient of what is finite: of complex numbers, part by part."""
-    if not np.iscomplexobj(x):
-        return np.where(np.isfinite(x), g, 0)
-    real, imag = (np.where(np.isfinite(part), 1.0, 0.0) for part in (x.real, x.imag))
-    return g.real * real + 1j * (g.imag * imag)
-
-
-define(np.nan_to_num, _finite)
-
+for extreme, first in (
+    (np.maximum, lambda a, b: a >= b), (np.fmax, lambda a, b: (a >= b) | np.isnan(b)),
+    (np.minimum, lambda a, b: a <= b), (np.fmin, lambda a, b: (a <= b) | np.isnan(b)),
+):  # fmt: skip
+    define(
+        extreme,
+        lambda g, y, a, b, first=first: np.where(first(a, b), g, 0),
+        lambda g, y, a, b, first=first: np.where(first(a, b), 0, g),
+    )
 _where = Op(
     np.where,
     None,
@@ -163,14 +133,8 @@ _where = Op(
 )
 _places = Op(np.where, None)
 TABLE[np.where] = lambda condition, *choices: (_where if choices else _places)(condition, *choices)
-
-
-def _clip(x: Any, low: Any, high: Any) -> Any:
-    return np.clip(x, low, high)
-
-
 _clipped = Op(
-    _clip,
+    lambda x, low, high: np.clip(x, low, high),
     lambda g, y, x, low, high: np.where((x >= low) & (x <= high), g, 0),
     lambda g, y, x, low, high: np.where(x < low, g, 0),
     lambda g, y, x, low, high: np.where(x > high, g, 0),
@@ -178,68 +142,31 @@ _clipped = Op(
 )
 
 
-_UNSET: Any = np._NoValue
-
-
-def _clip_with_names(
-    a: Any, a_min: Any = _UNSET, a_max: Any = _UNSET, *, min: Any = _UNSET, max: Any = _UNSET
-) -> Any:
-    limits = {"a_min": a_min, "a_max": a_max, "min": min, "max": max}
-    named = [name for name, limit in limits.items() if limit is not _UNSET]
-    allowed: Any = dict.fromkeys(named, 0)
-    np.clip(np.zeros(0), **allowed)  # which of them may be given
-    low, high = (
-        next((limits[name] for name in names if name in named), None)
-        for names in (("a_min", "min"), ("a_max", "max"))
-    )
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
+    low, high = (min if a_min is None else a_min), (max if a_max is None else a_max)
     return _clipped(a, -np.inf if low is None else low, np.inf if high is None else high)
 
 
-TABLE[np.clip] = _clip_with_names
+TABLE[np.clip] = _clip
+define(np.heaviside, None, lambda g, y, a, b: np.where(a == 0, g, 0))
+
+# ---- parts of numbers
 
 define(np.nextafter, lambda g, y, a, b: g, None)
-define(np.heaviside, None, lambda g, y, a, b: np.where(a == 0, g, 0))
 define(np.ldexp, lambda g, y, a, b: np.ldexp(g, b), None)
 define(np.modf, lambda g, y, x: g[0])
 define(np.frexp, lambda g, y, x: np.ldexp(g[0], -y[1]))
 define(np.divmod, lambda g, y, a, b: g[1], lambda g, y, a, b: -g[1] * np.floor(a / b))
-
-
-def _sinc(g: Any, y: Any, x: Any) -> Any:
-    """Return the derivative; near 0 that of the series 1 - t**2 / 6 + t**4 / 120, t = pi * x."""
-    t, near = math.pi * x, np.abs(x) < 1e-3
-    series = math.pi * (-t / 3 + t * t * t / 30)
-    safe = np.where(near, 1, x)
-    slope = np.where(near, series, (np.cos(t) - np.sin(t) / (math.pi * safe)) / safe)
-    return g * conj(slope)
-
-
-define(np.sinc, _sinc)
-
-# ---- complex numbers
-
 define(np.real, lambda g, y, x: g)
 define(np.imag, lambda g, y, x: g * 1j)
-define(np.real_if_close, lambda g, y, a, tol=100: g)
 define(np.conjugate, lambda g, y, x: conj(g))
-
-
-def _angle(g: Any, y: Any, x: Any, deg: bool = False) -> Any:
-    turned = np.imag(x) + 1j * np.real(x)
-    slope = np.where(x == 0, 0, -1 / np.where(x == 0, 1, turned))
-    return g * (180 / math.pi if deg else 1) * slope
-
-
-define(np.angle, _angle)
 
 # ---- steps and questions
 
 no_gradients(
-    np.floor, np.ceil, np.rint, np.round, np.around, np.trunc, np.fix, np.floor_divide,
+    np.floor, np.ceil, np.rint, np.round, np.trunc, np.floor_divide, np.spacing, np.signbit,
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
-    np.logical_and, np.logical_or, np.logical_not, np.logical_xor, np.spacing,
-    np.isneginf, np.isposinf, np.iscomplex, np.isreal, np.isin, np.gcd, np.lcm,
-    np.isnan, np.isinf, np.isfinite, np.signbit, np.isclose,
-    np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.left_shift, np.right_shift,
-    np.zeros_like, np.ones_like, np.empty_like,
+    np.logical_and, np.logical_or, np.logical_not, np.logical_xor,
+    np.isnan, np.isinf, np.isfinite, np.zeros_like, np.ones_like, np.all, np.any,
+    np.argmax, np.argmin, np.argsort, np.nonzero, np.flatnonzero, np.searchsorted,
 )  # fmt: skip
