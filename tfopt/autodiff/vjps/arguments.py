@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from tfopt.autodiff.operands import array_operand
 from tfopt.autodiff.ops import FUNCTIONS
-from tfopt.core.engine import Operand
+from tfopt.core.engine import Op, Operand, apply
 
-__all__ = ["axes_of", "axis_of", "frozen", "into_zeros", "known", "only_read", "order_of", "shell"]
+__all__ = [
+    "axes_of", "axis_of", "frozen", "into_zeros", "is_operation", "known", "only_read", "order_of",
+    "parameters", "shell",
+]  # fmt: skip
 
 
 def known(value: Any) -> Any:
@@ -63,9 +67,41 @@ def order_of(function: Callable[..., Any], ndim: int, *args: Any, **kwargs: Any)
 _INT = {int}
 
 
+#: What functions take of which Python does not know it, before NumPy 2.4.
+_UNKNOWN: dict[Any, Callable[..., Any]] = {
+    np.bincount: lambda x, /, weights=None, minlength=0: None,
+    np.vdot: lambda a, b, /: None, np.inner: lambda a, b, /: None,
+}  # fmt: skip
+
+
+@cache
+def parameters(function: Any) -> Signature:
+    """Return the signature of one of NumPy's functions; of ufuncs, what is not their machinery."""
+    if isinstance(function, np.ufunc):
+        one: Any = lambda x, /: None  # noqa: E731
+        return signature(one if function.nin == 1 else lambda x1, x2, /, *, axis=-1: None)
+    try:
+        return signature(function)
+    except ValueError:
+        return signature(_UNKNOWN[function])
+
+
+def is_operation(function: Any, op: Op) -> Callable[..., Any]:
+    """Make an operation on arrays, which takes nothing else, what a function is."""
+    count = len(parameters(function).parameters)
+
+    def handler(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != count:
+            args = parameters(function).bind(*args, **kwargs).args
+        return apply(op, tuple(map(array_operand, args)))
+
+    FUNCTIONS[function] = handler
+    return handler
+
+
 def only_read(function: Callable[..., Any], name: str, value: Any) -> None:
     """Have an argument with which a function may write into its operand allow no such thing."""
-    FUNCTIONS[function] = partial(_reading, FUNCTIONS[function], signature(function), name, value)
+    FUNCTIONS[function] = partial(_reading, FUNCTIONS[function], parameters(function), name, value)
 
 
 def _reading(handler: Any, accepted: Any, name: str, value: Any, *args: Any, **kwargs: Any) -> Any:

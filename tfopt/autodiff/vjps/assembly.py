@@ -16,10 +16,7 @@ from tfopt.autodiff.vjps.composed import composed
 # ---- filled
 
 
-@composed(np.full_like)
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
-              shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
-    """Return a value in each place."""
+def _full_like(a: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
     a, value = operand(a), operand(fill_value)
     shape = a.shape if shape is None else np.broadcast_shapes(shape)
     further = max(value.ndim - len(shape), 0)  # axes of length 1
@@ -27,10 +24,8 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     return made.astype(a.dtype if dtype is None else dtype)
 
 
-@composed(np.linspace)
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-             dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:  # fmt: skip
-    """Return numbers at equal distances."""
+def _linspace(start: Any, stop: Any, num: Any, endpoint: Any, retstep: Any, dtype: Any,
+              axis: Any) -> Any:  # fmt: skip
     start, stop = operand(start), operand(stop)
     step = (stop - start) / max(num - 1 if endpoint else num, 1)
     made = start + np.arange(num).reshape((-1,) + (1,) * np.ndim(step)) * step
@@ -38,9 +33,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     return (made, step) if retstep else made
 
 
-@composed(np.meshgrid)
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    """Return the coordinates of a grid's points."""
+def _meshgrid(xi: Any, sparse: Any, indexing: Any) -> Any:
     vectors = [np.ravel(x) for x in xi]
     order = list(range(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:
@@ -55,8 +48,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 # ---- joined
 
 
-@composed(np.block)
-def block(arrays: Any) -> Any:
+def _block(arrays: Any) -> Any:
     """Join blocks: the innermost lists along the last axis."""
     depth = _depth(arrays)
     ndim = max(depth, *(np.ndim(x) for x in _blocks(arrays)))
@@ -80,8 +72,7 @@ def _joined(arrays: Any, axis: int, ndim: int) -> Any:
     return np.concatenate([_joined(part, axis + 1, ndim) for part in arrays], axis)
 
 
-@composed(np.insert, sized_by=(1, "obj"))
-def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+def _insert(arr: Any, obj: Any, values: Any, axis: Any) -> Any:
     """Put values before places: found by what happens to the elements' numbers."""
     arr, values = operand(arr), operand(values)
     numbers = np.arange(arr.size).reshape(arr.shape)
@@ -90,17 +81,10 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     return pool[np.insert(numbers, known(obj), further, axis)]
 
 
-@composed(np.resize)
-def resize(a: Any, new_shape: Any) -> Any:
-    """Repeat the elements until a shape is full."""
-    return into_zeros(np.resize, operand(a), new_shape)
-
-
 # ---- chosen
 
 
-@composed(np.select)
-def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+def _select(condlist: Any, choicelist: Any, default: Any) -> Any:
     """Choose the first value whose condition holds."""
     python = int, float, complex  # which decide less
     dtype = np.result_type(
@@ -112,9 +96,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     return made
 
 
-@composed(np.choose)
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
-    """Choose among values by their numbers."""
+def _choose(a: Any, choices: Any, mode: Any) -> Any:
     a, n = operand(a), len(choices)
     a = np.clip(a, 0, n - 1) if mode == "clip" else np.remainder(a, n) if mode == "wrap" else a
     made: Any = 0
@@ -123,8 +105,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     return made
 
 
-@composed(np.piecewise)
-def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+def _piecewise(x: Any, condlist: Any, funclist: Any, args: Any, kw: Any) -> Any:
     """Apply to each element the function of the last condition that holds for it."""
     x = operand(x)
     if not x.size:
@@ -154,9 +135,7 @@ def _conditions(given: Any, ndim: int) -> Any:
     return given if listed or not ndim else [given]
 
 
-@composed(np.apply_along_axis)
-def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """Apply a function to each vector along an axis."""
+def _apply_along_axis(func1d: Any, axis: Any, arr: Any, args: Any, kwargs: Any) -> Any:
     moved_arr = np.moveaxis(operand(arr), axis, -1)
     lanes = np.reshape(moved_arr, (math.prod(moved_arr.shape[:-1]), moved_arr.shape[-1]))
     made = np.stack([operand(func1d(lane, *args, **kwargs)) for lane in lanes])
@@ -169,10 +148,19 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any, *args: Any, **kwargs: Any
 # ---- polynomials
 
 
-@composed(np.polyval)
-def polyval(p: Any, x: Any) -> Any:
+def _polyval(p: Any, x: Any) -> Any:
     """Evaluate a polynomial by Horner's rule."""
     made = 0 * operand(x)
     for coefficient in operand(p):
         made = made * x + coefficient
     return made
+
+
+for _function, _composition in {
+    np.full_like: _full_like, np.linspace: _linspace, np.meshgrid: _meshgrid, np.block: _block,
+    np.select: _select, np.choose: _choose, np.piecewise: _piecewise,
+    np.apply_along_axis: _apply_along_axis, np.polyval: _polyval,
+    np.resize: lambda a, new_shape: into_zeros(np.resize, operand(a), new_shape),
+}.items():  # fmt: skip
+    composed(_function, _composition)
+composed(np.insert, _insert, sized_by="obj")

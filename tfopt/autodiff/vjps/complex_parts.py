@@ -9,6 +9,7 @@ import numpy as np
 from tfopt.autodiff.backward import conj
 from tfopt.autodiff.operands import as_tensor, operand
 from tfopt.autodiff.ops import elementwise, implements, method
+from tfopt.autodiff.vjps.arguments import is_operation
 from tfopt.core.engine import Op, apply
 
 elementwise(np.conjugate, lambda g, y, x: conj(g))
@@ -27,18 +28,8 @@ def _angle(g: Any, x: Any) -> Any:
     return g * np.where(size == 0, 0, x * 1j / np.where(size == 0, 1, size * size))
 
 
-@implements(np.real)
-@method("real")
-def real(val: Any) -> Any:
-    """Return the real part."""
-    return apply(REAL, (operand(val),))
-
-
-@implements(np.imag)
-@method("imag")
-def imag(val: Any) -> Any:
-    """Return the imaginary part."""
-    return apply(IMAG, (operand(val),))
+method("real")(is_operation(np.real, REAL))
+method("imag")(is_operation(np.imag, IMAG))
 
 
 @implements(np.angle)

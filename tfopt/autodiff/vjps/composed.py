@@ -1,15 +1,16 @@
 """Functions whose value is NumPy's, and whose gradients are those of a composition.
 
 The composition is other functions that have rules, and is carried out only when a gradient passes,
-on tensors that a tape of its own records: so it has gradients of every order, and takes what it
-says it takes. Anything else that NumPy's function takes is a `LookupError` then.
+on tensors that a tape of its own records: so it has gradients of every order. It takes arguments by
+the names and with the defaults that NumPy's own signature gives them, and names those that it knows
+what to do with: a call with others is a `LookupError` then.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,56 +19,73 @@ from tfopt.autodiff.dispatch import Arguments, carried_out, without_rule
 from tfopt.autodiff.operands import as_tensor
 from tfopt.autodiff.ops import FUNCTIONS, METHODS
 from tfopt.autodiff.tape import GradientTape
+from tfopt.autodiff.vjps.arguments import parameters
 from tfopt.core import engine
 from tfopt.core.engine import CUT, Tensor
 from tfopt.core.nest import flatten
 from tfopt.indexed_slices import densify
 
-__all__ = ["composed", "constant_of", "moved", "with_gradients_of"]
+__all__ = ["by_name", "composed", "constant_of", "moved", "with_gradients_of"]
 
-Composition = TypeVar("Composition", bound=Callable[..., Any])
+#: What changes where a result lies, and not what it is.
+_PLACES = {"out", "subok", "device", "copy", "order", "overwrite_input"}
+#: What these are where NumPy has no value for them.
+_UNSET = {"keepdims": False, "where": True, "mean": None, "correction": None}
+
+
+def by_name(function: Any, composition: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a composition be called as a function of NumPy's is; one of ``*args`` can be already."""
+    taken = inspect.signature(composition).parameters
+    if any(p.kind is p.VAR_POSITIONAL for p in taken.values()):
+        return composition
+
+    def named(*args: Any, **kwargs: Any) -> Any:
+        accepted = parameters(function)
+        try:
+            given = accepted.bind(*args, **kwargs)
+        except TypeError as error:  # of a ufunc, which takes more
+            raise LookupError(f"no gradient of {function.__name__}, called so: {error}") from None
+        given.apply_defaults()
+        for name, value in given.arguments.items():
+            idle = value is accepted.parameters[name].default or name in _PLACES
+            if name not in taken and not idle:
+                raise LookupError(f"no gradient of {function.__name__} with {name}={value!r}")
+        chosen = {name: given.arguments[name] for name in taken}
+        unset = {name: _UNSET[name] for name in _UNSET if chosen.get(name) is np._NoValue}
+        return composition(**chosen | unset)
+
+    return named
 
 
 def composed(
-    *functions: Any, methods: Sequence[str] = (), sized_by: tuple[int, str] | None = None
-) -> Callable[[Composition], Composition]:
-    """Give functions the gradients of a composition, which takes the same arguments.
+    function: Any, composition: Any, methods: Sequence[str] = (), sized_by: str = ""
+) -> None:
+    """Give a function of NumPy's the gradients of a composition.
 
     Parameters
     ----------
-    *functions : callable
-        NumPy's.
+    function : callable
+    composition : callable
+        Of tensors, arrays and whatever else, by NumPy's names.
     methods : sequence of str
         Methods of tensors that are the same.
-    sized_by : tuple of (int, str), optional
-        The place and the name of an argument whose values, if it is a tensor, decide the result's
-        shape; else the shapes of the arguments, and what is no tensor, do.
+    sized_by : str, optional
+        An argument whose values, if it is a tensor, decide the result's shape; else the shapes of
+        the arguments, and what is no tensor, do.
     """
+    named = by_name(function, composition)
 
-    def decorator(composition: Composition) -> Composition:
-        for function in functions:
-            engine.RULED.add(function.__name__)
-            handler = _handler(function, composition, sized_by)
-            FUNCTIONS[function] = handler
-            METHODS.update(dict.fromkeys(methods, handler))
-        return composition
-
-    return decorator
-
-
-def _handler(
-    function: Callable[..., Any],
-    composition: Callable[..., Any],
-    sized_by: tuple[int, str] | None,
-) -> Callable[..., Any]:
     def handler(*args: Any, **kwargs: Any) -> Any:
-        sized = sized_by is None or not _is_tensor(args, kwargs, *sized_by)
-        return with_gradients_of(composition, function, args, kwargs, sized=sized)
+        sized = not sized_by or not _is_tensor(args, kwargs, function, sized_by)
+        return with_gradients_of(named, function, args, kwargs, sized=sized)
 
-    return handler
+    engine.RULED.add(function.__name__)
+    FUNCTIONS[function] = handler
+    METHODS.update(dict.fromkeys(methods, handler))
 
 
-def _is_tensor(args: Any, kwargs: Any, place: int, name: str) -> bool:
+def _is_tensor(args: Any, kwargs: Any, function: Any, name: str) -> bool:
+    place = [*parameters(function).parameters].index(name)
     value = args[place] if place < len(args) else kwargs.get(name)
     return any(isinstance(leaf, engine.Operand) for leaf in flatten(value))
 
@@ -81,7 +99,6 @@ def with_gradients_of(
     name = name or function.__name__
 
     def back(upstreams: Any, outs: Any, ins: Any, kw: Any, need: list[bool]) -> list[Any]:
-        _check_taken(name, composition, *arguments.structure)
         inputs = [np.copy(x if isinstance(x, Tensor) else engine.wrapped(x)) for x in ins]
         need = [engine.is_differentiable(x) and n for x, n in zip(inputs, need, strict=True)]
         wanted = [x for x, needed in zip(inputs, need, strict=True) if needed]
@@ -102,13 +119,6 @@ def with_gradients_of(
     return carried_out(
         name, function, args, kwargs, lambda op, count: op.define_jointly(back, "*"), sized
     )
-
-
-def _check_taken(name: str, composition: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    try:
-        inspect.signature(composition).bind(*args, **kwargs)
-    except TypeError as error:
-        raise LookupError(f"no gradient of {name} when it is called so: {error}") from None
 
 
 def constant_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -60,10 +60,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
     return _EIGH_RESULT(*apply(EIGH, (operand(a),), {"uplo": UPLO.upper()}))
 
 
-@composed(np.linalg.eigvalsh)
-def eigvalsh(a: Any, UPLO: str = "L") -> Any:
-    """Return the eigenvalues of a symmetric matrix."""
-    return eigh(a, UPLO)[0]
+composed(np.linalg.eigvalsh, lambda a, UPLO: eigh(a, UPLO)[0])
 
 
 # ---- singular values
@@ -100,10 +97,7 @@ def _half(over: Any) -> Any:
 SVD.define_jointly(_svd_rule, "ay")
 
 
-@composed(np.linalg.svd)
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True,
-        hermitian: bool = False) -> Any:  # fmt: skip
-    """Return the singular values, and vectors."""
+def _svd(a: Any, full_matrices: Any, compute_uv: Any, hermitian: Any) -> Any:
     a = operand(a)
     u, s, vh = _of_hermitian(a) if hermitian else apply(SVD, (a,))
     if not compute_uv:
@@ -123,10 +117,8 @@ def _of_hermitian(a: Any) -> tuple[Any, Any, Any]:
     return u, np.abs(values), adjoint(u * np.sign(values)[..., None, :])
 
 
-@composed(np.linalg.svdvals)
-def svdvals(x: Any, /) -> Any:
-    """Return the singular values."""
-    return apply(SVD, (operand(x),))[1]
+composed(np.linalg.svd, _svd)
+composed(np.linalg.svdvals, lambda x: apply(SVD, (operand(x),))[1])
 
 
 # ---- pseudo-inverses
@@ -169,8 +161,7 @@ def _pinv(a: Any, rcond: Any, hermitian: Any, rtol: Any) -> Any:
     return (adjoint(vh) * inverse[..., None, :]) @ adjoint(u)
 
 
-@composed(np.linalg.lstsq)
-def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+def _lstsq(a: Any, b: Any, rcond: Any) -> Any:
     """Return the least-squares solution, its squared residuals, the rank, singular values."""
     a, b = operand(a), operand(b)
     if np.ndim(rcond):
@@ -183,7 +174,10 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     away = b - a @ x
     if residuals.size:  # else there are none
         residuals = np.atleast_1d(np.sum(np.real(away * conj(away)), axis=0))
-    return x, residuals, None, svdvals(a)
+    return x, residuals, None, s
+
+
+composed(np.linalg.lstsq, _lstsq)
 
 
 # ---- orthogonal times triangular
@@ -216,12 +210,13 @@ def _tall_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
 QR.define_jointly(_qr_rule, "ay")
 
 
-@composed(np.linalg.qr)
-def qr(a: Any, mode: str = "reduced") -> Any:
-    """Return an orthogonal and a triangular matrix."""
+def _qr(a: Any, mode: Any) -> Any:
     a = operand(a)
     square = a.shape[-2] <= a.shape[-1]
     if mode not in ("reduced", "r") and not (mode == "complete" and square):
         raise LookupError(f"no gradient of qr with mode={mode!r} of a matrix of shape {a.shape}")
     q, r = apply(QR, (a,))
     return r if mode == "r" else _QR_RESULT(q, r)
+
+
+composed(np.linalg.qr, _qr)

@@ -13,12 +13,8 @@ from tfopt.autodiff.vjps.arguments import axes_of, axis_of
 from tfopt.autodiff.vjps.composed import composed, constant_of
 from tfopt.core.engine import Op, apply
 
-_UNSET: Any = np._NoValue
 
-
-@composed(np.diff)
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _UNSET, append: Any = _UNSET) -> Any:
-    """Return the differences of neighbours."""
+def _diff(a: Any, n: Any, axis: Any, prepend: Any, append: Any) -> Any:
     a = operand(a)
     if n == 0:
         return a
@@ -31,34 +27,28 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _UNSET, append: Any 
 
 
 def _edge(value: Any, a: Any, axis: int) -> Any:
-    if value is _UNSET:
+    if value is np._NoValue:
         return None
     if np.ndim(value):
         return operand(value)
     return np.broadcast_to(value, [1 if k == axis else n for k, n in enumerate(a.shape)])
 
 
-@composed(np.ediff1d)
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Return the differences of neighbours, between others."""
+def _ediff1d(ary: Any, to_end: Any, to_begin: Any) -> Any:
     flat = np.ravel(ary)
     parts = [to_begin, flat[1:] - flat[:-1], to_end]
     return np.concatenate([np.ravel(x).astype(flat.dtype) for x in parts if x is not None])
 
 
-@composed(np.unwrap)
-def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: float = 2 * np.pi) -> Any:
+def _unwrap(p: Any, *args: Any, **kwargs: Any) -> Any:
     """Add multiples of the period, which are constant."""
-    straight = constant_of(np.unwrap, p, discont, axis, period=period)
-    return p + (straight - constant_of(np.copy, p))
+    return p + (constant_of(np.unwrap, p, *args, **kwargs) - constant_of(np.copy, p))
 
 
 # ---- slopes
 
 
-@composed(np.gradient)
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Return the slopes along axes, by differences of the neighbours."""
+def _gradient(f: Any, varargs: Any, axis: Any, edge_order: Any) -> Any:
     f = operand(f)
     axes = axes_of(f, axis)
     spaces = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
@@ -80,9 +70,7 @@ def _slopes(f: Any, h: Any, axis: int, edge_order: int) -> Any:
     return np.moveaxis(np.concatenate([first, inside, last], -1), -1, axis)
 
 
-@composed(np.trapezoid)
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """Integrate by straight lines between samples."""
+def _trapezoid(y: Any, x: Any, dx: Any, axis: Any) -> Any:
     y = operand(y)
     place = axis_of(y, int(axis))
     if x is not None:
@@ -93,9 +81,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return np.sum(dx * (y[(*lead, slice(1, None))] + y[(*lead, slice(-1))]) / 2, axis=axis)
 
 
-@composed(np.interp)
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None,
-           period: Any = None) -> Any:  # fmt: skip
+def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
     """Interpolate by straight lines; beyond the ends the values are constant."""
     x, xp, fp = map(as_tensor, (x, xp, fp))  # arrays have no places that are tensors
     x, xp = np.real(x), np.real(xp)  # as NumPy has them
@@ -131,16 +117,12 @@ CONVOLVE.define(
 )
 
 
-@composed(np.convolve)
-def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    """Return the convolution of two sequences."""
+def _convolve(a: Any, v: Any, mode: Any) -> Any:
     a, v = np.atleast_1d(a), np.atleast_1d(v)
     return _part(apply(CONVOLVE, (a, v)), a, v, mode, (min(a.shape[0], v.shape[0]) - 1) // 2)
 
 
-@composed(np.correlate)
-def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
-    """Return the correlation of two sequences."""
+def _correlate(a: Any, v: Any, mode: Any) -> Any:
     a, v = operand(a), operand(v)
     middle = (v.shape[0] - 1 if a.shape[0] >= v.shape[0] else a.shape[0]) // 2
     return _part(apply(CONVOLVE, (a, conj(v)[::-1])), a, v, mode, middle)
@@ -150,9 +132,17 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 _MODES = ("valid", "same", "full")
 
 
-def _part(full: Any, a: Any, v: Any, mode: str, middle: int) -> Any:
+def _part(full: Any, a: Any, v: Any, mode: Any, middle: int) -> Any:
     """Return what a mode keeps of a full convolution."""
     short, long = sorted((a.shape[0], v.shape[0]))
     kept = [(short - 1, long - short + 1), (middle, long), (0, short + long - 1)]
     start, length = kept[_MODES.index(mode) if mode in _MODES else int(mode)]
     return full[start : start + length]
+
+
+for _function, _composition in {
+    np.diff: _diff, np.ediff1d: _ediff1d, np.unwrap: _unwrap, np.gradient: _gradient,
+    np.trapezoid: _trapezoid, np.interp: _interp, np.convolve: _convolve,
+    np.correlate: _correlate,
+}.items():  # fmt: skip
+    composed(_function, _composition)

@@ -10,7 +10,7 @@ from tfopt.autodiff.backward import conj, kept
 from tfopt.autodiff.expressions import Call
 from tfopt.autodiff.operands import operand
 from tfopt.autodiff.ops import elementwise, implements, method
-from tfopt.autodiff.vjps.arguments import known, only_read
+from tfopt.autodiff.vjps.arguments import is_operation, known, only_read
 from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
 from tfopt.core.engine import CUT, Op, Tensor, apply
 
@@ -186,22 +186,9 @@ elementwise(np.nextafter, lambda g, y, a, b: g, CUT)
 elementwise(np.ldexp, (lambda g, y, a, b: np.ldexp(g, b), "b"), CUT)
 
 
-@composed(np.modf)
-def modf(x: Any) -> Any:
-    """Return the fractions and the whole numbers."""
-    return x - np.trunc(x), np.trunc(x)
-
-
-@composed(np.frexp)
-def frexp(x: Any) -> Any:
-    """Return mantissas and exponents of 2."""
-    return np.ldexp(x, -constant_of(np.frexp, x)[1]), None
-
-
-@composed(np.divmod)
-def divmod_(a: Any, b: Any) -> Any:
-    """Return the quotients, rounded down, and what remains."""
-    return np.floor_divide(a, b), np.remainder(a, b)
+composed(np.modf, lambda x: (x - np.trunc(x), np.trunc(x)))
+composed(np.frexp, lambda x: (np.ldexp(x, -constant_of(np.frexp, x)[1]), None))
+composed(np.divmod, lambda x1, x2: (np.floor_divide(x1, x2), np.remainder(x1, x2)))
 
 
 def _sinc(g: Any, y: Any, x: Any) -> Any:
@@ -214,7 +201,7 @@ def _sinc(g: Any, y: Any, x: Any) -> Any:
 
 SINC = Op("sinc", np.sinc)
 SINC.define((_sinc, "a"))
-implements(np.sinc)(lambda x: apply(SINC, (operand(x),)))
+is_operation(np.sinc, SINC)
 
 # ---- dtype, choice, limits
 
@@ -300,32 +287,31 @@ def clip(a: Any, *limits: Any, **named: Any) -> Any:
     """Limit to an interval; at its ends, which belong to it, the gradient passes."""
     low, high, others = _LIMITS_OF(_Limits(), *limits, **named)
     if others:
-        return with_gradients_of(_clip_of, np.clip, (operand(a), low, high), others)
+        return with_gradients_of(_converted, np.clip, (operand(a), low, high), others)
     given = [x if x is None else operand(x) for x in (low, high)]
     if any(x is not None and np.result_type(x).hasobject for x in given):
         return constant_of(np.clip, a, low, high)  # which raises what NumPy raises
     return apply(CLIP, (operand(a), *given))
 
 
-def _clip_of(a: Any, low: Any, high: Any, dtype: Any = None) -> Any:
+def _converted(a: Any, low: Any, high: Any, *, dtype: Any = None, **others: Any) -> Any:
+    if others:
+        raise LookupError(f"no gradient of clip with {', '.join(others)}")
     return np.clip(a if dtype is None else a.astype(dtype), low, high)
 
 
-@method("clip")
-def _clip(a: Any, min: Any = None, max: Any = None, **others: Any) -> Any:
-    return clip(a, min, max, **others)
+method("clip")(lambda a, min=None, max=None, **others: clip(a, min, max, **others))
 
 
-@composed(np.nan_to_num)
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None,
-               neginf: Any = None) -> Any:  # fmt: skip
-    """Replace what is not finite; it gets no gradient."""
+def _finite(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    """Return what is finite: what replaces the rest has no gradient."""
     x = operand(x)
     if np.iscomplexobj(x):
-        return nan_to_num(x.real) + 1j * nan_to_num(x.imag)
+        return _finite(x.real, nan, posinf, neginf) + 1j * _finite(x.imag, nan, posinf, neginf)
     return np.where(np.isfinite(x), x, 0)
 
 
+composed(np.nan_to_num, _finite)
 only_read(np.nan_to_num, "copy", True)
 
 method("round")(lambda x, decimals=0: np.round(x, decimals))

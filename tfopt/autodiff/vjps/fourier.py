@@ -52,15 +52,12 @@ IFFT.define(_adjoint(FFT))
 # ---- of real numbers, and to them
 
 
-@composed(np.fft.rfft)
-def rfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
-    """Return the first half of a transform of real numbers."""
+def _rfft(a: Any, n: Any, axis: Any, norm: Any) -> Any:
     n = operand(a).shape[axis] if n is None else int(n)
     return _to_length(fft(a, n, axis, norm), n // 2 + 1, axis)
 
 
-@composed(np.fft.irfft)
-def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
+def _irfft(a: Any, n: Any, axis: Any, norm: Any) -> Any:
     """Transform the first half back: to the real part of what it would be alone, twice."""
     a = operand(a)
     n = 2 * (a.shape[axis] - 1) if n is None else int(n)
@@ -71,17 +68,10 @@ def irfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = N
     return np.real(ifft(np.moveaxis(_to_length(twice, n, -1), -1, axis), n, axis, norm))
 
 
-@composed(np.fft.hfft)
-def hfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
-    """Transform half of what is symmetric, to real numbers."""
-    return irfft(np.conj(a), n, axis, _TURNED[norm])
-
-
-@composed(np.fft.ihfft)
-def ihfft(a: Any, n: Any = None, axis: int = -1, norm: Any = None, out: None = None) -> Any:
-    """Transform real numbers back to half of what is symmetric."""
-    return np.conj(rfft(a, n, axis, _TURNED[norm]))
-
+composed(np.fft.rfft, _rfft)
+composed(np.fft.irfft, _irfft)
+composed(np.fft.hfft, lambda a, n, axis, norm: _irfft(np.conj(a), n, axis, _TURNED[norm]))
+composed(np.fft.ihfft, lambda a, n, axis, norm: np.conj(_rfft(a, n, axis, _TURNED[norm])))
 
 # ---- along several axes
 
@@ -102,49 +92,42 @@ def _pairs(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
     ]
 
 
-def _along_axes(function: Any, transform: Any) -> Any:
-    def composition(a: Any, s: Any = None, axes: Any = None, norm: Any = None,
-                    out: None = None) -> Any:  # fmt: skip
+def _along_axes(transform: Any) -> Any:
+    def composition(a: Any, s: Any, axes: Any, norm: Any) -> Any:
         for n, axis in reversed(_pairs(a, s, axes)):
             a = transform(a, n, axis, norm)
         return a
 
-    return composed(function)(composition)
+    return composition
 
 
-fftn, ifftn = _along_axes(np.fft.fftn, fft), _along_axes(np.fft.ifftn, ifft)
-
-
-@composed(np.fft.rfftn)
-def rfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
-    """Transform real numbers along axes."""
+def _rfftn(a: Any, s: Any, axes: Any, norm: Any) -> Any:
     *others, (n, axis) = _pairs(a, s, axes)
-    a = rfft(a, n, axis, norm)
+    a = _rfft(a, n, axis, norm)
     for length, other in reversed(others):
         a = fft(a, length, other, norm)
     return a
 
 
-@composed(np.fft.irfftn)
-def irfftn(a: Any, s: Any = None, axes: Any = None, norm: Any = None, out: None = None) -> Any:
-    """Transform back to real numbers along axes."""
+def _irfftn(a: Any, s: Any, axes: Any, norm: Any) -> Any:
     *others, (n, axis) = _pairs(a, s, axes)
     for length, other in others:
         a = ifft(a, length, other, norm)
-    return irfft(a, None if s is None else n, axis, norm)
+    return _irfft(a, None if s is None else n, axis, norm)
 
 
-for _two, _many in ((np.fft.fft2, fftn), (np.fft.ifft2, ifftn), (np.fft.rfft2, rfftn),
-                    (np.fft.irfft2, irfftn)):  # fmt: skip
-    composed(_two)(
-        lambda a, s=None, axes=(-2, -1), norm=None, out=None, many=_many: many(a, s, axes, norm)
-    )
+for _functions, _composition in {
+    (np.fft.fft2, np.fft.fftn): _along_axes(fft), (np.fft.ifft2, np.fft.ifftn): _along_axes(ifft),
+    (np.fft.rfft2, np.fft.rfftn): _rfftn, (np.fft.irfft2, np.fft.irfftn): _irfftn,
+}.items():  # fmt: skip
+    for _function in _functions:
+        composed(_function, _composition)
 
 
 def _shifter(odd: int) -> Any:
     """Return what moves by half the lengths of axes, rounded up if `odd`."""
 
-    def shifted(x: Any, axes: Any = None) -> Any:
+    def shifted(x: Any, axes: Any) -> Any:
         x = operand(x)
         axes = range(x.ndim) if axes is None else [int(k) for k in np.atleast_1d(axes)]
         return np.roll(x, tuple((x.shape[k] + odd) // 2 for k in axes), tuple(axes))
@@ -152,5 +135,5 @@ def _shifter(odd: int) -> Any:
     return shifted
 
 
-composed(np.fft.fftshift)(_shifter(0))
-composed(np.fft.ifftshift)(_shifter(1))
+composed(np.fft.fftshift, _shifter(0))
+composed(np.fft.ifftshift, _shifter(1))

@@ -184,8 +184,7 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     return a[(slice(None),) * axis + (places,)]
 
 
-@composed(np.take_along_axis)
-def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
+def _take_along_axis(arr: Any, indices: Any, axis: Any) -> Any:
     """Take an element for each place along an axis."""
     a, indices = operand(arr), operand(indices)
     if axis is None:
@@ -201,38 +200,18 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
     return a[tuple(grid)]
 
 
-@composed(np.compress, sized_by=(0, "condition"))
-def compress(condition: Any, a: Any, axis: Any = None, out: None = None) -> Any:
-    """Take what a condition holds for along an axis."""
-    return take(a, _places(condition), axis)
-
-
-@method("compress")
-def _compress(a: Any, condition: Any, axis: Any = None) -> Any:
-    return np.compress(condition, a, axis)
-
-
-@composed(np.extract, sized_by=(0, "condition"))
-def extract(condition: Any, arr: Any) -> Any:
-    """Take the elements that a condition holds for."""
-    return take(np.ravel(arr), _places(condition))
-
-
 def _places(condition: Any) -> Any:
     """Return where a condition holds."""
     return np.flatnonzero(condition if isinstance(condition, Operand) else np.asarray(condition))
 
 
-@composed(np.delete, sized_by=(1, "obj"))
-def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    """Take all but some along an axis."""
+def _delete(arr: Any, obj: Any, axis: Any) -> Any:
     a = operand(arr)
     a, axis = (np.ravel(a), 0) if axis is None else (a, axis_of(a, axis))
     return take(a, constant_of(np.delete, np.arange(a.shape[axis]), obj), axis)
 
 
-@composed(np.bincount, sized_by=(0, "x"))
-def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
+def _bincount(x: Any, weights: Any, minlength: Any) -> Any:
     """Add weights up where numbers say; how often these are has no gradient."""
     if weights is None:
         return None
@@ -241,55 +220,37 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Any:
     return apply(ADD_AT, (operand(weights), places), {"key": (SLOT,), "shape": (length,)})
 
 
+method("compress")(lambda a, condition, axis=None: np.compress(condition, a, axis))
+composed(np.take_along_axis, _take_along_axis)
+composed(
+    np.compress, lambda condition, a, axis: take(a, _places(condition), axis), sized_by="condition"
+)
+composed(
+    np.extract, lambda condition, arr: take(np.ravel(arr), _places(condition)), sized_by="condition"
+)
+composed(np.delete, _delete, sized_by="obj")
+composed(np.bincount, _bincount, sized_by="x")
+
 # ---- diagonals and triangles
 
 
-@composed(np.diagonal, methods=["diagonal"])
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """Return a diagonal, as the last axis."""
+def _diagonal(a: Any, offset: Any, axis1: Any, axis2: Any) -> Any:
     return moved(np.diagonal, operand(a), offset, axis1, axis2)
 
 
-@composed(np.diag)
-def diag(v: Any, k: int = 0) -> Any:
-    """Return a diagonal of a matrix, or a matrix with a diagonal."""
-    return into_zeros(np.diag, operand(v), k)
+def _trace(a: Any, offset: Any, axis1: Any, axis2: Any, dtype: Any) -> Any:
+    return np.sum(_diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
-@composed(np.diagflat)
-def diagflat(v: Any, k: int = 0) -> Any:
-    """Return a matrix with a diagonal."""
-    return into_zeros(np.diagflat, operand(v), k)
+composed(np.diagonal, _diagonal, methods=["diagonal"])
+composed(np.trace, _trace, methods=["trace"])
+composed(np.linalg.diagonal, lambda x, offset: _diagonal(x, offset, -2, -1))
+composed(np.linalg.trace, lambda x, offset, dtype: _trace(x, offset, -2, -1, dtype))
+composed(np.diag, lambda v, k: into_zeros(np.diag, operand(v), k))
+composed(np.diagflat, lambda v, k: into_zeros(np.diagflat, operand(v), k))
+composed(np.tril, lambda m, k: _triangle(np.tril, operand(m), k))
+composed(np.triu, lambda m, k: _triangle(np.triu, operand(m), k))
 
 
-@composed(np.trace, methods=["trace"])
-def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
-          out: None = None) -> Any:  # fmt: skip
-    """Sum a diagonal."""
-    return np.sum(diagonal(a, offset, axis1, axis2), axis=-1, dtype=dtype)
-
-
-@composed(np.linalg.diagonal)
-def _linalg_diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    return diagonal(x, offset, -2, -1)
-
-
-@composed(np.linalg.trace)
-def _linalg_trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    return np.sum(diagonal(x, offset, -2, -1), axis=-1, dtype=dtype)
-
-
-@composed(np.tril)
-def tril(m: Any, k: int = 0) -> Any:
-    """Return the lower triangle, zeros above."""
-    return _triangle(np.tril, operand(m), k)
-
-
-@composed(np.triu)
-def triu(m: Any, k: int = 0) -> Any:
-    """Return the upper triangle, zeros below."""
-    return _triangle(np.triu, operand(m), k)
-
-
-def _triangle(function: Any, m: Any, k: int) -> Any:
+def _triangle(function: Any, m: Any, k: Any) -> Any:
     return np.where(function(np.ones(m.shape, bool), k), m, np.zeros(1, m.dtype))

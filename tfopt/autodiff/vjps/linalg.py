@@ -10,7 +10,7 @@ import numpy as np
 from tfopt.autodiff.backward import conj
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import elementwise, implements, method
-from tfopt.autodiff.vjps.arguments import frozen
+from tfopt.autodiff.vjps.arguments import frozen, is_operation
 from tfopt.autodiff.vjps.composed import composed
 from tfopt.core.engine import Op, apply
 
@@ -120,10 +120,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     return apply(DOT, (operand(a), operand(b)))
 
 
-@implements(np.inner)
-def inner(a: Any, b: Any, /) -> Any:
-    """Sum over the last axes of both."""
-    return apply(INNER, (operand(a), operand(b)))
+is_operation(np.inner, INNER)
 
 
 @implements(np.tensordot)
@@ -132,36 +129,23 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return apply(TENSORDOT, (operand(a), operand(b)), {"axes": frozen(axes)})
 
 
-@implements(np.linalg.tensordot)
-def _linalg_tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
-    return tensordot(x1, x2, axes)
+implements(np.linalg.tensordot)(lambda x1, x2, /, *, axes=2: tensordot(x1, x2, axes))
 
 
-@composed(np.vdot)
-def vdot(a: Any, b: Any, /) -> Any:
-    """Sum the products of all elements, those of the first conjugated."""
-    return np.matmul(np.ravel(conj(operand(a))), np.ravel(operand(b)))
-
-
-@composed(np.vecdot, np.linalg.vecdot)
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """Sum products along an axis, those of the first conjugated."""
+def _vecdot(x1: Any, x2: Any, axis: Any) -> Any:
     return np.sum(conj(operand(x1)) * operand(x2), axis=axis)
 
 
-def matvec(x1: Any, x2: Any, /) -> Any:
-    """Multiply matrices by vectors."""
-    return np.matmul(x1, np.expand_dims(x2, -1))[..., 0]
-
-
-def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Multiply vectors, conjugated, by matrices."""
+def _vecmat(x1: Any, x2: Any) -> Any:
     return np.matmul(np.expand_dims(conj(operand(x1)), -2), x2)[..., 0, :]
 
 
+composed(np.vdot, lambda a, b: np.matmul(np.ravel(conj(operand(a))), np.ravel(operand(b))))
+composed(np.vecdot, _vecdot)
+composed(np.linalg.vecdot, _vecdot)
 if hasattr(np, "matvec"):  # of NumPy 2.2
-    composed(np.matvec)(matvec)
-    composed(np.vecmat)(vecmat)
+    composed(np.matvec, lambda x1, x2: np.matmul(x1, np.expand_dims(x2, -1))[..., 0])
+    composed(np.vecmat, _vecmat)
 
 
 @implements(np.outer)
@@ -170,13 +154,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     return np.reshape(a, (-1, 1)) * np.reshape(b, (1, -1))
 
 
-@composed(np.linalg.outer)
-def _linalg_outer(x1: Any, x2: Any, /) -> Any:
-    return outer(x1, x2)
-
-
-@composed(np.kron)
-def kron(a: Any, b: Any) -> Any:
+def _kron(a: Any, b: Any) -> Any:
     """Multiply each element of one by the whole of the other."""
     a, b = operand(a), operand(b)
     ndim = max(a.ndim, b.ndim)
@@ -186,28 +164,12 @@ def kron(a: Any, b: Any) -> Any:
     return np.reshape(left * right, [m * n for m, n in zip(*shapes, strict=True)])
 
 
-@composed(np.linalg.multi_dot)
-def multi_dot(arrays: Any, *, out: None = None) -> Any:
-    """Multiply matrices in turn."""
-    return functools.reduce(np.dot, arrays)
-
-
-@composed(np.linalg.matrix_power)
-def matrix_power(a: Any, n: int) -> Any:
-    """Multiply a matrix by itself."""
+def _matrix_power(a: Any, n: Any) -> Any:
     a = np.linalg.inv(a) if n < 0 else operand(a)
     return functools.reduce(np.matmul, [a] * abs(n)) if n else 0 * a
 
 
-@implements(np.linalg.matmul)
-def _linalg_matmul(x1: Any, x2: Any, /) -> Any:
-    return np.matmul(x1, x2)
-
-
-@composed(np.cross)
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
-          axis: int | None = None) -> Any:  # fmt: skip
-    """Return the vectors across both, of three dimensions."""
+def _cross(a: Any, b: Any, axisa: Any, axisb: Any, axisc: Any, axis: Any) -> Any:
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
     a, b = np.moveaxis(operand(a), axisa, -1), np.moveaxis(operand(b), axisb, -1)
     if a.shape[-1] != 3 or b.shape[-1] != 3:
@@ -217,9 +179,14 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1,
     return np.moveaxis(made, -1, axisc)
 
 
-@composed(np.linalg.cross)
-def _linalg_cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    return cross(x1, x2, axis=axis)
+implements(np.linalg.matmul)(lambda x1, x2, /: np.matmul(x1, x2))
+for _function, _composition in {
+    np.linalg.outer: lambda x1, x2: outer(x1, x2), np.kron: _kron,
+    np.linalg.multi_dot: lambda arrays: functools.reduce(np.dot, arrays),
+    np.linalg.matrix_power: _matrix_power, np.cross: _cross,
+    np.linalg.cross: lambda x1, x2, axis: _cross(x1, x2, axis, axis, axis, None),
+}.items():  # fmt: skip
+    composed(_function, _composition)
 
 
 # ---- matrices
@@ -251,16 +218,8 @@ def _over_matrix(g: Any) -> Any:
     return np.reshape(g, (*np.shape(g), 1, 1))
 
 
-@implements(np.linalg.inv)
-def inv(a: Any) -> Any:
-    """Invert matrices."""
-    return apply(INV, (operand(a),))
-
-
-@implements(np.linalg.det)
-def det(a: Any) -> Any:
-    """Return determinants."""
-    return apply(DET, (operand(a),))
+is_operation(np.linalg.inv, INV)
+is_operation(np.linalg.det, DET)
 
 
 @implements(np.linalg.slogdet)
@@ -290,10 +249,7 @@ SOLVE = Op("solve", np.linalg.solve)
 SOLVE.define((_solve_left, "aby"), (_solve_right, "ab"))
 
 
-@implements(np.linalg.solve)
-def solve(a: Any, b: Any) -> Any:
-    """Solve linear equations."""
-    return apply(SOLVE, (operand(a), operand(b)))
+is_operation(np.linalg.solve, SOLVE)
 
 
 def _cholesky_rule(g: Any, y: Any, a: Any, upper: bool = False) -> Any:

@@ -31,6 +31,6 @@ for _function, _plain, _fill in (
     (np.nansum, np.sum, 0), (np.nanprod, np.prod, 1), (np.nancumsum, np.cumsum, 0),
     (np.nancumprod, np.cumprod, 1), (np.nanmax, np.max, -np.inf), (np.nanmin, np.min, np.inf),
 ):  # fmt: skip
-    composed(_function)(_filled(_plain, _fill))
+    composed(_function, _filled(_plain, _fill))
 for _function, _plain in ((np.nanmean, np.mean), (np.nanvar, np.var), (np.nanstd, np.std)):
-    composed(_function)(_without(_plain))
+    composed(_function, _without(_plain))

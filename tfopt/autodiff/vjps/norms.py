@@ -11,7 +11,6 @@ from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
 from tfopt.autodiff.vjps.arguments import axes_of
 from tfopt.autodiff.vjps.composed import composed, with_gradients_of
-from tfopt.autodiff.vjps.decompositions import svdvals
 from tfopt.autodiff.vjps.reductions import count
 from tfopt.core.engine import Op, apply
 
@@ -69,7 +68,7 @@ def _of_vectors(sizes: Any, ord: Any, axis: int, keepdims: bool) -> Any:
 
 def _of_matrices(x: Any, ord: Any) -> Any:
     if ord in ("nuc", 2, -2):
-        values = svdvals(x)
+        values = np.linalg.svdvals(x)
         if ord == "nuc" or not values.shape[-1]:
             return np.sum(values, -1)
         return values[..., 0 if ord > 0 else -1]
@@ -79,9 +78,7 @@ def _of_matrices(x: Any, ord: Any) -> Any:
     return np.max(sums, -1) if ord in (1, np.inf) else np.min(sums, -1)
 
 
-@composed(np.linalg.vector_norm)
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """Return norms of vectors along axes."""
+def _vector_norm(x: Any, axis: Any, keepdims: Any, ord: Any) -> Any:
     x = operand(x)
     axis = _as_read(axis)
     axes = axes_of(x, axis)
@@ -91,16 +88,14 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return np.expand_dims(made, tuple(axes)) if keepdims else made
 
 
-@composed(np.linalg.matrix_norm)
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """Return norms of matrices."""
-    return norm(x, ord, (-2, -1), keepdims)
-
-
-@composed(np.linalg.cond)
-def cond(x: Any, p: Any = None) -> Any:
+def _cond(x: Any, p: Any) -> Any:
     """Return the ratio of the largest singular value to the smallest, or that of a norm."""
     if p is None or p in (2, -2):
-        values = svdvals(x)
+        values = np.linalg.svdvals(x)
         return values[..., 0] / values[..., -1] if p != -2 else values[..., -1] / values[..., 0]
-    return matrix_norm(x, ord=p) * matrix_norm(np.linalg.inv(x), ord=p)
+    return norm(x, p, (-2, -1)) * norm(np.linalg.inv(x), p, (-2, -1))
+
+
+composed(np.linalg.vector_norm, _vector_norm)
+composed(np.linalg.matrix_norm, lambda x, keepdims, ord: norm(x, ord, (-2, -1), keepdims))
+composed(np.linalg.cond, _cond)

@@ -358,13 +358,12 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     return apply(SORT, (a,), {"axis": axis, "kind": kind, "stable": stable})
 
 
-@composed(np.partition)
-def partition(
-    a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None
-) -> Any:
-    """Choose the elements in the order of a partition."""
+def _partition(a: Any, kth: Any, axis: Any, kind: Any) -> Any:
     a, axis = (np.ravel(a), -1) if axis is None else (a, int(axis))
-    return np.take_along_axis(a, np.argpartition(a, kth, axis, kind, order), axis)
+    return np.take_along_axis(a, np.argpartition(a, kth, axis, kind), axis)
+
+
+composed(np.partition, _partition)
 
 
 for _asked in (np.all, np.any, np.argmax, np.argmin, np.argsort):

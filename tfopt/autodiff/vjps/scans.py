@@ -13,29 +13,20 @@ from tfopt.autodiff.vjps.arguments import axes_of
 from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
 
 
-def _cumulative(function: Any, first: float, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:
+def _cumulative(function: Any, first: float, x: Any, axis: Any, dtype: Any,
+                include_initial: Any) -> Any:  # fmt: skip
     x = np.atleast_1d(operand(x))
     axis = 0 if axis is None else axes_of(x, axis)[0]
     made = function(x, axis, dtype)
-    if not initial:
+    if not include_initial:
         return made
     shape = [1 if k == axis else n for k, n in enumerate(made.shape)]
     start = np.full(shape, first, made.dtype)
     return np.concatenate([start, made], axis)
 
 
-@composed(np.cumulative_sum)
-def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, out: None = None,
-                   include_initial: bool = False) -> Any:  # fmt: skip
-    """Return the sums of all elements up to each."""
-    return _cumulative(np.cumsum, 0, x, axis, dtype, include_initial)
-
-
-@composed(np.cumulative_prod)
-def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, out: None = None,
-                    include_initial: bool = False) -> Any:  # fmt: skip
-    """Return the products of all elements up to each."""
-    return _cumulative(np.cumprod, 1, x, axis, dtype, include_initial)
+composed(np.cumulative_sum, functools.partial(_cumulative, np.cumsum, 0))
+composed(np.cumulative_prod, functools.partial(_cumulative, np.cumprod, 1))
 
 
 # ---- ufunc.accumulate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -11,7 +12,13 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements, method
 from tfopt.autodiff.vjps.arguments import axis_of, frozen, into_zeros, known, order_of, shell
-from tfopt.autodiff.vjps.composed import composed, constant_of, moved, with_gradients_of
+from tfopt.autodiff.vjps.composed import (
+    by_name,
+    composed,
+    constant_of,
+    moved,
+    with_gradients_of,
+)
 from tfopt.core.engine import Op, Operand, apply
 from tfopt.core.nest import flatten
 
@@ -33,8 +40,7 @@ def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
     return with_gradients_of(_reordered, np.reshape, (operand(a), *args), kwargs)
 
 
-def _reordered(a: Any, *args: Any, copy: Any = None, **kwargs: Any) -> Any:
-    return moved(np.reshape, a, *args, **kwargs)
+_reordered = by_name(np.reshape, lambda a, shape, order: moved(np.reshape, a, shape, order))
 
 
 @method("reshape")
@@ -48,37 +54,28 @@ def ravel(a: Any, order: str = "C") -> Any:
     """Give one axis."""
     if type(order) is str and order == "C":
         return reshape(a, (-1,))
-    return with_gradients_of(_raveled, np.ravel, (operand(a), order), {})
+    return with_gradients_of(partial(moved, np.ravel), np.ravel, (operand(a), order), {})
 
 
-def _raveled(a: Any, order: str) -> Any:
-    return moved(np.ravel, a, order)
+def _reshaper(function: Any) -> Any:
+    """Return the handler of a function that gives an array another shape: that of no memory."""
+
+    def handler(*args: Any, **kwargs: Any) -> Any:
+        a, *others = args or (kwargs.pop("a", None),)
+        a = operand(a)
+        return apply(RESHAPE, (a,), {"shape": function(shell(a), *others, **kwargs).shape})
+
+    return implements(function)(handler)
 
 
-@implements(np.squeeze)
-@method("squeeze")
-def squeeze(a: Any, axis: Any = None) -> Any:
-    """Drop axes of length 1."""
-    return _reshaped(np.squeeze, operand(a), axis)
-
-
-@implements(np.expand_dims)
-def expand_dims(a: Any, axis: Any) -> Any:
-    """Add axes of length 1."""
-    return _reshaped(np.expand_dims, operand(a), axis)
-
-
-def _reshaped(function: Any, a: Any, *args: Any) -> Any:
-    """Return an array in the shape that a function gives it."""
-    return apply(RESHAPE, (a,), {"shape": function(shell(a), *args).shape})
+squeeze, expand_dims = _reshaper(np.squeeze), _reshaper(np.expand_dims)
+method("squeeze")(squeeze)
 
 
 def _at_least(function: Any) -> Any:
-    def handler(*arys: Any) -> Any:
-        made = tuple(_reshaped(function, operand(a)) for a in arys)
-        return made[0] if len(made) == 1 else made
-
-    return implements(function)(handler)
+    one = _reshaper(function)
+    several: Any = lambda *arys: one(arys[0]) if len(arys) == 1 else tuple(map(one, arys))  # noqa: E731
+    return implements(function)(several)
 
 
 atleast_1d, atleast_2d, atleast_3d = map(_at_least, (np.atleast_1d, np.atleast_2d, np.atleast_3d))
@@ -146,32 +143,29 @@ def flip(m: Any, axis: Any = None) -> Any:
     return m[tuple(key)]
 
 
-composed(np.flipud)(lambda m: flip(m, 0))
-composed(np.fliplr)(lambda m: flip(m, 1))
+composed(np.flipud, lambda m: flip(m, 0))
+composed(np.fliplr, lambda m: flip(m, 1))
 
 
 @implements(np.rot90)
 def rot90(m: Any, k: Any = 1, axes: Any = (0, 1)) -> Any:
     """Turn by 90 degrees in a plane."""
     k = np.array(k) if isinstance(k, Operand) else k  # which NumPy writes into
-    return with_gradients_of(_turned, np.rot90, (m, k, axes), {})
-
-
-def _turned(m: Any, k: Any, axes: Any) -> Any:
-    return moved(np.rot90, operand(m), k, axes)
+    return with_gradients_of(partial(moved, np.rot90), np.rot90, (operand(m), k, axes), {})
 
 
 ROLL = Op("roll", lambda a, shift, axis: np.roll(a, shift, axis))
 ROLL.define(lambda g, y, a, shift, axis: np.roll(g, [-k for k in shift], axis))
 
 
-@composed(np.roll)
-def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Shift along axes; what leaves at one end comes in at the other."""
+def _roll(a: Any, shift: Any, axis: Any) -> Any:
     a, shifts = operand(a), tuple(int(k) for k in np.atleast_1d(shift))
     if axis is None:
         return np.reshape(apply(ROLL, (np.ravel(a),), {"shift": shifts, "axis": 0}), a.shape)
     return apply(ROLL, (a,), {"shift": shifts, "axis": frozen(axis)})
+
+
+composed(np.roll, _roll)
 
 
 # ---- copies of elements
@@ -203,9 +197,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     return tuple(broadcast_to(a, shape) for a in arrays)
 
 
-@composed(np.tile)
-def tile(A: Any, reps: Any) -> Any:
-    """Repeat the whole."""
+def _tile(A: Any, reps: Any) -> Any:
     a, reps = operand(A), tuple(max(int(n), 0) for n in np.atleast_1d(reps))
     ndim = max(a.ndim, len(reps))
     shape, reps = (1,) * (ndim - a.ndim) + a.shape, (1,) * (ndim - len(reps)) + reps
@@ -214,14 +206,15 @@ def tile(A: Any, reps: Any) -> Any:
     return np.reshape(full, [r * n for r, n in zip(reps, shape, strict=True)])
 
 
-@composed(np.repeat, methods=["repeat"], sized_by=(1, "repeats"))
-def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    """Repeat each element."""
+def _repeat(a: Any, repeats: Any, axis: Any) -> Any:
     a = operand(a)
     a, axis = (np.ravel(a), 0) if axis is None or not a.ndim else (a, axis_of(a, axis))
     places = constant_of(np.repeat, np.arange(a.shape[axis]), repeats)
     return a[(*(slice(None),) * axis, places)]
 
+
+composed(np.tile, _tile)
+composed(np.repeat, _repeat, methods=["repeat"], sized_by="repeats")
 
 _NOTHING = np.empty(0)
 _COPY: Any = np.copy  # typed for the orders that there are
@@ -266,13 +259,9 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     return with_gradients_of(_padded, np.pad, (operand(array), pad_width, mode), kwargs)
 
 
-def _padded(a: Any, pad_width: Any, mode: Any, constant_values: Any = 0,
-            reflect_type: str = "even") -> Any:  # fmt: skip
+def _padded(a: Any, pad_width: Any, mode: Any, **kwargs: Any) -> Any:
     copies = mode in ("constant", "edge", "reflect", "symmetric", "wrap")
-    if not copies or reflect_type != "even" or _holds_tensors(constant_values):
+    tensors = any(isinstance(leaf, Operand) for leaf in flatten(kwargs))
+    if not copies or kwargs.get("reflect_type", "even") != "even" or tensors:
         raise LookupError(f"no gradient of pad with mode={mode!r} when it is called so")
     return into_zeros(np.pad, a, pad_width, mode)
-
-
-def _holds_tensors(value: Any) -> bool:
-    return any(isinstance(leaf, Operand) for leaf in flatten(value))

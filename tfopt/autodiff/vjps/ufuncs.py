@@ -16,9 +16,11 @@ from tfopt.core.engine import Op, apply
 
 def _converted(
     ufunc: np.ufunc, op: Op, *inputs: Any, dtype: Any = None, casting: Any = "same_kind",
-    order: str = "K", subok: bool = True,
+    order: str = "K", subok: bool = True, **others: Any,
 ) -> Any:  # fmt: skip
     """Return what a ufunc gives for inputs that are converted before, as its loop does."""
+    if others:
+        raise LookupError(f"no gradient of {ufunc.__name__} with {', '.join(others)}, called so")
     arrays = [operand(x) for x in inputs]
     if dtype is None:
         return apply(op, tuple(arrays))
