@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from tfopt.autodiff.operands import array_operand as operand
 from tfopt.autodiff.ops import implements
-from tfopt.autodiff.vjps.arguments import axis_of, known, shell
+from tfopt.autodiff.vjps.arguments import axis_of, known, parameters, shell
 from tfopt.autodiff.vjps.composed import constant_of, with_gradients_of
 from tfopt.autodiff.vjps.shapes import atleast_1d, atleast_2d, atleast_3d, expand_dims, moveaxis
 from tfopt.core.engine import Op, apply
@@ -61,30 +61,30 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, **others: Any) -> Any:
     return concatenate([expand_dims(a, axis) for a in parts], axis, out, **others)
 
 
-@implements(np.hstack)
-def hstack(tup: Any, **others: Any) -> Any:
-    """Join along the second axis, or the first of one."""
-    parts = [atleast_1d(a) for a in tup]
-    return concatenate(parts, 0 if parts[0].ndim == 1 else 1, **others)
+def _joiner(function: Any, as_part: Any, axis: int) -> None:
+    """Make the handler of a function that joins what `as_part` makes of arrays.
+
+    Vectors are joined along the only axis that they have.
+    """
+
+    def handler(tup: Any, **others: Any) -> Any:
+        if others:
+            parameters(function).bind(tup, **others)
+        parts = list(map(as_part, tup))
+        return concatenate(parts, min(axis, parts[0].ndim - 1) if parts else 0, **others)
+
+    implements(function)(handler)
 
 
-@implements(np.vstack)
-def vstack(tup: Any, **others: Any) -> Any:
-    """Join along the first axis."""
-    return concatenate([atleast_2d(a) for a in tup], 0, **others)
+def _as_column(a: Any) -> Any:
+    a = operand(a)
+    return a if a.ndim > 1 else np.reshape(a, (-1, 1))
 
 
-@implements(np.dstack)
-def dstack(tup: Any) -> Any:
-    """Join along the third axis."""
-    return concatenate([atleast_3d(a) for a in tup], 2)
-
-
-@implements(np.column_stack)
-def column_stack(tup: Any) -> Any:
-    """Join vectors as columns."""
-    parts = [operand(a) for a in tup]
-    return concatenate([a if np.ndim(a) > 1 else np.reshape(a, (-1, 1)) for a in parts], 1)
+_joiner(np.hstack, atleast_1d, 1)
+_joiner(np.vstack, atleast_2d, 0)
+_joiner(np.dstack, atleast_3d, 2)
+_joiner(np.column_stack, _as_column, 1)
 
 
 @implements(np.append)

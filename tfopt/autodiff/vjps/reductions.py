@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import numpy as np
 from tfopt.autodiff.backward import conj, spread
 from tfopt.autodiff.expressions import Call, reduction
 from tfopt.autodiff.operands import array_operand as operand
-from tfopt.autodiff.ops import REDUCTIONS, implements, method
-from tfopt.autodiff.vjps.arguments import axes_of, axis_of
+from tfopt.autodiff.ops import FUNCTIONS, REDUCTIONS, implements, method
+from tfopt.autodiff.vjps.arguments import axes_of, axis_of, parameters
 from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
 from tfopt.core.engine import Op, Operand, apply
 
@@ -24,34 +25,33 @@ _MAXIMUM: Any = np.maximum.reduce
 _MINIMUM: Any = np.minimum.reduce
 
 
-def _reduced(op: Op, function: Any, a: Any, axis: Any, keepdims: Any, **others: Any) -> Any:
-    """Carry a reduction out: by its own rule, if nothing unusual is asked for.
+def _reducer(op: Op, function: Any, first: Axis = None, *others: Any) -> Any:
+    """Return the handler of a reduction: by its own rule, if nothing unusual is asked for.
 
-    `others` are NumPy's arguments dtype, out, initial and where, as far as it takes them.
+    Without an axis it takes the `first`. Its signature is NumPy's, unless `others` say one.
     """
-    a = operand(a)
-    usual = keepdims is _UNSET or keepdims is False or keepdims is True
-    if usual and all(v is _UNSET or (v is None and k in _NOTHING) for k, v in others.items()):
-        kw = {} if axis is None else {"axis": axis}
-        return apply(op, (a,), {**kw, "keepdims": True} if keepdims is True else kw or None)
-    kwargs = {k: v for k, v in {"keepdims": keepdims, **others}.items() if v is not _UNSET}
-    return with_gradients_of(_UNUSUAL[op], function, (a,), {"axis": axis, **kwargs}, op.name)
+
+    def handler(a: Any, axis: Any = first, *args: Any, keepdims: Any = _UNSET, **kw: Any) -> Any:
+        usual = keepdims is _UNSET or keepdims is False or keepdims is True
+        if args or kw or not usual:
+            accepted = signature(*others) if others else parameters(function)
+            named = kw if keepdims is _UNSET else {"keepdims": keepdims, **kw}
+            (_, a), *given = accepted.bind(a, axis, *args, **named).arguments.items()
+            asked = {k: v for k, v in given if v is not accepted.parameters[k].default}
+            axis, keepdims = asked.pop("axis", first), asked.get("keepdims", False)
+            if asked.keys() - {"keepdims"} or type(keepdims) is not bool:
+                return with_gradients_of(_UNUSUAL[op], function, (operand(a), axis), asked, op.name)
+        known = {} if axis is None else {"axis": axis}
+        return apply(
+            op, (operand(a),), {**known, "keepdims": True} if keepdims is True else known or None
+        )
+
+    return handler
 
 
-#: Of these None is what is asked for if nothing is.
-_NOTHING = ("dtype", "out")
-
-
-def _as_ufunc(op: Op, ufunc: np.ufunc) -> Any:
-    """Return ``ufunc.reduce``, which takes all of these."""
-
-    def reduce(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
-               keepdims: Any = False, initial: Any = _UNSET, where: Any = True) -> Any:  # fmt: skip
-        where = _UNSET if where is True else where
-        return _reduced(op, ufunc.reduce, array, axis, keepdims, dtype=dtype, out=out,
-                        initial=initial, where=where)  # fmt: skip
-
-    return reduce
+def _of_ufunc(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
+              keepdims: Any = False, initial: Any = _UNSET, where: Any = True) -> Any:  # fmt: skip
+    """What ``ufunc.reduce`` takes."""
 
 
 def _question(ufunc: np.ufunc) -> Any:
@@ -121,24 +121,6 @@ MEAN.define(
 )
 
 
-@implements(np.sum)
-@method("sum")
-def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
-        initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
-    """Sum over axes."""
-    return _reduced(
-        SUM, np.sum, a, axis, keepdims, dtype=dtype, out=out, initial=initial, where=where
-    )
-
-
-@implements(np.mean)
-@method("mean")
-def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET, *,
-         where: Any = _UNSET) -> Any:  # fmt: skip
-    """Average over axes."""
-    return _reduced(MEAN, np.mean, a, axis, keepdims, dtype=dtype, out=out, where=where)
-
-
 def _logsumexp(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     return _LOGADDEXP(a, axis=axis, keepdims=keepdims)
 
@@ -179,16 +161,6 @@ PROD = Op("prod", lambda a, axis=None, keepdims=False: np.prod(a, axis=axis, kee
 PROD.define((_product_rule, "a"))
 
 
-@implements(np.prod)
-@method("prod")
-def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _UNSET,
-         initial: Any = _UNSET, where: Any = _UNSET) -> Any:  # fmt: skip
-    """Multiply over axes."""
-    return _reduced(
-        PROD, np.prod, a, axis, keepdims, dtype=dtype, out=out, initial=initial, where=where
-    )
-
-
 # ---- extremes
 
 
@@ -221,36 +193,19 @@ MAX.define((_extreme_rule, "ay"))
 MIN.define((_extreme_rule, "ay"))
 
 
-@implements(np.max, np.amax)
-@method("max")
-def max_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
-         where: Any = _UNSET) -> Any:  # fmt: skip
-    """Return the largest elements."""
-    return _reduced(MAX, np.max, a, axis, keepdims, out=out, initial=initial, where=where)
-
-
-@implements(np.min, np.amin)
-@method("min")
-def min_(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _UNSET, initial: Any = _UNSET,
-         where: Any = _UNSET) -> Any:  # fmt: skip
-    """Return the smallest elements."""
-    return _reduced(MIN, np.min, a, axis, keepdims, out=out, initial=initial, where=where)
-
-
 def _joined_with(function: Any, nothing: float, join: np.ufunc) -> Any:
     """Return a reduction of what a mask leaves, joined with what there is initially."""
 
-    def composition(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
-                    keepdims: bool = False, initial: Any = None,
-                    where: Any = True) -> Any:  # fmt: skip
+    def composition(a: Any, axis: Any, dtype: Any = None, keepdims: Any = False,
+                    initial: Any = None, where: Any = True) -> Any:  # fmt: skip
         made = function(masked(a, where, nothing, dtype), axis=axis, keepdims=bool(keepdims))
         return made if initial is None else join(made, initial)
 
     return composition
 
 
-def _mean_of(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
-             keepdims: bool = False, where: Any = True) -> Any:  # fmt: skip
+def _mean_of(a: Any, axis: Any, dtype: Any = None, keepdims: Any = False,
+             where: Any = True) -> Any:  # fmt: skip
     total = np.sum(masked(a, where, 0, dtype), axis=axis, keepdims=bool(keepdims))
     return total / how_many(a, axis, bool(keepdims), where)
 
@@ -261,9 +216,8 @@ def _extreme_of(function: Any) -> Any:
     There are none where `initial` is more extreme.
     """
 
-    def composition(a: Any, axis: Any = None, dtype: Any = None, out: None = None,
-                    keepdims: bool = False, initial: Any = _UNSET,
-                    where: Any = True) -> Any:  # fmt: skip
+    def composition(a: Any, axis: Any, dtype: Any = None, keepdims: Any = False,
+                    initial: Any = _UNSET, where: Any = True) -> Any:  # fmt: skip
         a = a if dtype is None else a.astype(dtype)
         y = constant_of(function, a, axis=axis, keepdims=True, initial=initial, where=where)
         chosen = np.logical_and(a == y, mask_of(where))
@@ -281,9 +235,13 @@ _UNUSUAL: dict[Op, Any] = {
     MAX: _extreme_of(np.max), MIN: _extreme_of(np.min),
 }  # fmt: skip
 
-for _op, _ufunc in ((SUM, np.add), (PROD, np.multiply), (MAX, np.maximum), (MIN, np.minimum),
-                    (LOGSUMEXP, np.logaddexp)):  # fmt: skip
-    REDUCTIONS[_ufunc] = _as_ufunc(_op, _ufunc)
+for _function, _op in ((np.sum, SUM), (np.mean, MEAN), (np.prod, PROD), (np.max, MAX),
+                       (np.min, MIN)):  # fmt: skip
+    method(_function.__name__)(implements(_function)(_reducer(_op, _function)))
+FUNCTIONS.update({np.amax: FUNCTIONS[np.max], np.amin: FUNCTIONS[np.min]})
+for _ufunc, _op in ((np.add, SUM), (np.multiply, PROD), (np.maximum, MAX), (np.minimum, MIN),
+                    (np.logaddexp, LOGSUMEXP)):  # fmt: skip
+    REDUCTIONS[_ufunc] = _reducer(_op, _ufunc.reduce, 0, _of_ufunc)
 REDUCTIONS.update({_ask: _question(_ask) for _ask in (np.logical_and, np.logical_or)})
 
 # ---- scans
