@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from tfopt.linear_model._fit import certificate, plan, sampling, work
+from tfopt.linear_model._fit import certificate, plan, work
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
+from tfopt.linear_model._fit.problem import sample_rows
 from tfopt.linear_model.losses import loss_named as record_named
 from tfopt_ref import sdca_block_fit, sdca_fit, sdca_newton
 from tfopt_ref.sdca_certificate import Fit, Problem, primal
@@ -216,7 +217,7 @@ def test_a_second_step_with_the_same_hessian_is_the_twins(
 @given(n=st.integers(1, 10**6), size=st.integers(1, 1000))
 def test_a_sample_has_a_row_of_each_range(n: int, size: int) -> None:
     size = min(n, size)
-    found = sampling.sample_rows(n, size)
+    found = sample_rows(n, size)
     assert found.tolist() == sdca_newton.sampled(n, size)
     width = n // size
     assert (found // width == np.arange(size)).all()

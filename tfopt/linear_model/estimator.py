@@ -18,7 +18,6 @@ from tfopt.linear_model._blocks.fit import (
     fit_blocks,
 )
 from tfopt.linear_model._blocks.input import BlockInput
-from tfopt.linear_model._fit.centering import centering_shift
 from tfopt.linear_model._fit.coordinates import pays
 from tfopt.linear_model._fit.fit import FitResult, solve_all
 from tfopt.linear_model._fit.newton_alone import solve_by_newton
@@ -27,6 +26,7 @@ from tfopt.linear_model._fit.problem import (
     InitialPoint,
     Problem,
     as_rows,
+    centering_shift,
     dual_point,
 )
 from tfopt.linear_model._fit.solvers import CHOLESKY, SOLVERS

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from tfopt.linear_model.class_weights import class_factors
 from tfopt.linear_model.ftrl_base import FTRLEstimator, entries_of
 from tfopt.linear_model.losses import classification_losses, regression_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
-from tfopt.linear_model.validation import check_weights
+from tfopt.linear_model.validation import check_weights, class_factors
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from tfopt.errors import NotFiniteError
+from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.kernels.arrays import csr
 
 __all__ = [
     "check_count",
     "check_number",
     "check_offset",
-    "checked_sparse",
     "check_total",
     "check_weights",
+    "checked_sparse",
+    "class_factors",
     "class_labels",
     "is_plain_matrix",
     "is_plain_vector",
@@ -188,3 +190,32 @@ def _distinct(y: np.ndarray) -> np.ndarray:
 def _has_finite_sum(values: np.ndarray) -> bool:
     with np.errstate(over="ignore", invalid="ignore"):
         return math.isfinite(values.sum())
+
+
+def class_factors(class_weight: Any, classes: np.ndarray, sums: np.ndarray) -> np.ndarray | None:
+    """Return the factors of the option `class_weight`, or None if there are none.
+
+    Parameters
+    ----------
+    class_weight : dict, "balanced" or None
+    classes : ndarray, shape (n_classes,)
+    sums : ndarray, shape (n_classes,)
+        The total weight of each class.
+    """
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        present = sums > 0
+        each = np.zeros(sums.size)
+        each[present] = sums.sum() / (present.sum() * sums[present])
+        return each
+    each = compute_class_weight(class_weight, classes=classes, y=classes)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = float(np.sum(each * sums))
+    if not (each >= 0).all() or not np.isfinite(each).all():
+        raise InvalidArgumentError(
+            "class_weight must have finite numbers of at least 0, not "
+            f"{dict(zip(classes.tolist(), each.tolist(), strict=True))}"
+        )
+    check_total(total)
+    return np.asarray(each)

@@ -12,7 +12,7 @@ from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.errors import CheckpointError
 from tfopt.linear_model._blocks.ascent import BlockVisits
 from tfopt.linear_model._blocks.blocks import BlockState
-from tfopt.linear_model._fit.minimization import Minimization
+from tfopt.linear_model._fit.fit import Minimization
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model.ftrl_stopping import Improvement
 

@@ -15,14 +15,12 @@ from tfopt.linear_model._blocks.blocks import BlockState, collect_duals
 from tfopt.linear_model._blocks.design import BlockDesign
 from tfopt.linear_model._blocks.execution import Executor
 from tfopt.linear_model._blocks.input import BlockInput, FirstBlocks, common_feature_names
-from tfopt.linear_model._fit.centering import centering_shift
-from tfopt.linear_model._fit.fit import FitResult
+from tfopt.linear_model._fit.fit import Epochs, FitResult, Minimization
 from tfopt.linear_model._fit.interior_point import InteriorPoint
-from tfopt.linear_model._fit.minimization import Epochs, Minimization
 from tfopt.linear_model._fit.newton import Newton
 from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_block_plan
-from tfopt.linear_model._fit.problem import InitialPoint, Problem, as_rows
+from tfopt.linear_model._fit.problem import InitialPoint, Problem, as_rows, centering_shift
 from tfopt.linear_model._fit.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._fit.row_visits import INTERCEPT_SHARE
 from tfopt.linear_model._fit.rows import RowState

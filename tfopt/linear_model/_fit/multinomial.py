@@ -21,7 +21,7 @@ from scipy.special import kl_div
 
 from tfopt.kernels.linear import second_order
 from tfopt.linear_model._fit.certificate import Certificate
-from tfopt.linear_model._fit.minimization import Minimization
+from tfopt.linear_model._fit.fit import Minimization
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.multinomial_system import Multinomial, MultinomialSystem, is_small
 from tfopt.linear_model._fit.newton import MIN_DECREASE, armijo_holds

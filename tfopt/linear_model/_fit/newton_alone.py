@@ -17,7 +17,7 @@ from tfopt.kernels.linear import second_order, visits
 from tfopt.linear_model._fit import rows, work
 from tfopt.linear_model._fit.certificate import Certificate
 from tfopt.linear_model._fit.design import Point
-from tfopt.linear_model._fit.minimization import Minimization
+from tfopt.linear_model._fit.fit import Minimization
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.newton import armijo_holds, penalized
 from tfopt.linear_model._fit.parameters import Parameters

@@ -14,7 +14,18 @@ from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.losses import loss_named
 from tfopt.linear_model.validation import checked_sparse
 
-__all__ = ["NO_ROWS", "InitialPoint", "Problem", "Rows", "as_rows", "dual_point"]
+__all__ = [
+    "InitialPoint",
+    "NO_ROWS",
+    "Problem",
+    "Rows",
+    "as_rows",
+    "centering_shift",
+    "dual_point",
+    "rows_at",
+    "sample_rows",
+    "sampled",
+]
 
 #: Features as the kernels take them: data, indices, indptr, dense.
 Rows: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -172,3 +183,76 @@ def dual_point(objective: Problem, initial: InitialPoint) -> np.ndarray:
     duals: np.ndarray = np.divide(-slopes, weight, out=np.zeros_like(weight), where=weight > 0)
     duals[~np.isfinite(duals)] = 0.0
     return duals
+
+
+#: The share of a squared mean that rounding may make of a Hessian that is not centered.
+MEAN_ROUNDING = 1e-8
+
+
+def centering_shift(
+    moments: np.ndarray, n: int, is_factorized: Callable[[], bool]
+) -> np.ndarray | None:
+    """Return the feature means if dense features should be centered, else None.
+
+    The moments are sums over n samples.
+
+    With an unpenalized intercept, centering does not change the minimum, but coordinate ascent
+    converges slowly if the means are large beside the standard deviations. CSR matrices are not
+    centered, to keep them sparse. Where Hessians are factorized, the intercept among the unknowns,
+    or coordinate descent eliminates it, centering only saves digits: it is left out, and with it a
+    copy of X, if enough of them remain.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, square = moments / n
+        squared_mean = np.square(mean)
+        variance = square - squared_mean
+        if not squared_mean.sum() > variance.sum():
+            return None
+        keeps_digits = (MEAN_ROUNDING * squared_mean <= variance).all()
+    return None if keeps_digits and is_factorized() else np.asarray(mean)
+
+
+#: The golden ratio's share of 2**32: its multiples are spread evenly.
+GOLDEN = 0x9E3779B1
+
+
+def sample_rows(n_rows: int, size: int) -> np.ndarray:
+    """Return the numbers of rows, one of each of `size` ranges: not at the same place in each.
+
+    Data may be periodic.
+    """
+    k = np.arange(size)
+    return k * (n_rows // size) + (k * GOLDEN % 2**32 * (n_rows // size) >> 32)
+
+
+def sampled(
+    objective: Problem, initial: InitialPoint, size: int
+) -> tuple[Problem, InitialPoint] | None:
+    """Return the problem for a sample of the rows.
+
+    Returns
+    -------
+    tuple or None
+        The objective, whose penalty has the sample's share of the weight; and the initial point.
+        None if the labels in the sample are all the same.
+    """
+    at = sample_rows(len(initial.y), size)
+    y, weight = initial.y[at], initial.weight[at]
+    labels = y[weight > 0]
+    if labels.size == 0 or labels.min() == labels.max():
+        return None
+    share = float(weight.sum() / initial.weight.sum())
+    return objective._replace(
+        rows=rows_at(objective, at), l2=share * objective.l2
+    ), initial._replace(
+        y=y, weight=weight, curvature=lambda: initial.curvature()[at], a=initial.a[at]
+    )
+
+
+def rows_at(objective: Problem, at: np.ndarray) -> Rows:
+    """Return some of the rows."""
+    data, indices, indptr, dense = objective.rows
+    if not data.size:
+        return as_rows(dense[at])
+    taken = csr.take(data, indices, indptr.astype(np.int64), at, objective.n_weights)
+    return as_rows(sparse.csr_array(taken, (at.size, objective.n_weights)))

@@ -28,6 +28,7 @@ __all__ = [
     "WORTH",
     "ascent_work",
     "choose_linear_solver",
+    "count_of",
     "descent_work",
     "epoch_rate",
     "epoch_work",
@@ -37,8 +38,10 @@ __all__ = [
     "n_rows",
     "newton_work",
     "product_work",
+    "reason_of",
     "reuses_hessian",
     "sample_size",
+    "time_of",
 ]
 
 #: A multiply-add of a dense value that is read in order, where 8 bytes a half cycle are the bound.
@@ -213,3 +216,28 @@ def _pass_work(objective: Problem) -> float:
 def n_rows(objective: Problem) -> int:
     """Return the number of rows."""
     return int(objective.rows[2].size) - 1
+
+
+#: The work of a millisecond, about.
+MILLISECOND = 1e7
+
+
+def reason_of(solver: str, objective: Problem, why: str) -> str:
+    """Return the reason why a solver begins with the rows of an objective."""
+    sizes = f"{count_of(objective.n_weights)} features, {count_of(n_rows(objective))} rows"
+    return f"{solver}: {sizes}; {why}"
+
+
+def time_of(amount: float) -> str:
+    """Return how long so much work takes, about."""
+    ms = amount / MILLISECOND
+    if math.isinf(ms):
+        return "endless epochs"
+    if ms >= 1000:
+        return f"{ms / 1000:.3g} s"
+    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1g} ms"
+
+
+def count_of(n: int) -> str:
+    """Return a number with its thousands apart."""
+    return f"{n:,}".replace(",", " ")
