@@ -28,7 +28,7 @@ from tfopt.cli.options import (
 from tfopt.cli.parser import COMMANDS
 from tfopt.core.versions import versions
 from tfopt.linear_model import FTRLClassifier, FTRLRegressor, losses
-from tfopt.linear_model._fit.solvers import SOLVERS
+from tfopt.linear_model.parameters import SOLVERS
 
 EXTRA = ["sklearn", "scipy", "tqdm", "matplotlib", "dask", "distributed", "fsspec"]
 

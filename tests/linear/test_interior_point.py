@@ -23,10 +23,10 @@ from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._fit import interior_fields, interior_rows, monitor, plan
 from tfopt.linear_model._fit.design import MemoryDesign
 from tfopt.linear_model._fit.interior_point import InteriorPoint
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import InitialPoint, as_rows
 from tfopt.linear_model._fit.problem import Problem as Prepared
+from tfopt.linear_model.parameters import Parameters
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_losses import loss_named

@@ -17,8 +17,8 @@ from tfopt.linear_model._fit import monitor, newton
 from tfopt.linear_model._fit import plan as plans
 from tfopt.linear_model._fit.certificate import Certificate
 from tfopt.linear_model._fit.intercept import intercept_search
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.parameters import Parameters
 
 random = np.random.default_rng(2)
 X = random.standard_normal((60, 4)) @ random.standard_normal((4, 4)) + 0.3

@@ -12,7 +12,7 @@ from linear_problems import PROBLEMS, sequence
 from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier
-from tfopt.linear_model._fit.solvers import SOLVERS
+from tfopt.linear_model.parameters import SOLVERS
 
 #: The solvers of each problem, and how many iterations each took.
 RECORDED = {

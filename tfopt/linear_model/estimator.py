@@ -29,10 +29,9 @@ from tfopt.linear_model._fit.problem import (
     centering_shift,
     dual_point,
 )
-from tfopt.linear_model._fit.solvers import CHOLESKY, SOLVERS
 from tfopt.linear_model.fitted import SDCAResults
 from tfopt.linear_model.inference import InferenceMixin
-from tfopt.linear_model.parameters import SDCAOptions
+from tfopt.linear_model.parameters import CHOLESKY, SOLVERS, SDCAOptions
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.training_data import TrainingData, WarmStart
 from tfopt.linear_model.validation import check_offset, check_total

@@ -1,9 +1,8 @@
-"""The results of a fit: attributes, warnings, a plot of the history, and a progress bar."""
+"""The results of a fit: attributes, warnings, and a plot of the history."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.monitor import SolverResult
 from tfopt.linear_model._fit.plan import applies_in_blocks
 
-__all__ = ["ProgressBar", "SDCAResults"]
+__all__ = ["SDCAResults"]
 
 
 class SDCAResults:
@@ -116,31 +115,3 @@ class SDCAResults:
         ax.set(xlabel="seconds", ylabel="relative duality gap", yscale="log")
         ax.legend()
         return ax
-
-
-class ProgressBar:
-    """A progress bar of iterations, if verbose."""
-
-    def __init__(self, verbose: bool, max_iter: int) -> None:
-        self._bar: Any = None
-        self._reasons: set[str] = set()
-        if verbose:
-            self._bar = imported("tqdm.auto").tqdm(total=max_iter, unit="epoch")
-
-    def __enter__(self) -> Callable[[dict[str, Any]], None]:
-        return self._update
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def _update(self, record: dict[str, Any]) -> None:
-        if self._bar is not None:
-            # of several problems, which take turns, it shows the one that has come furthest
-            self._bar.update(max(record["iteration"] - self._bar.n, 0))
-            name = "gap" if "gap" in record else "loss"
-            self._bar.set_postfix({name: f"{record[name]:.1e}"})
-            reason = record.get("reason", "")
-            if reason and reason not in self._reasons:
-                self._reasons.add(reason)
-                self._bar.write(reason, file=self._bar.fp)

@@ -17,10 +17,10 @@ from tfopt.core.copies import writable
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.io import hash_features
 from tfopt.kernels.linear.ftrl import learn
-from tfopt.linear_model.fitted import ProgressBar
 from tfopt.linear_model.ftrl_stopping import check_stopping, held_out, improvement_of
-from tfopt.linear_model.loss_choice import LossChoice
+from tfopt.linear_model.parameters import LossChoice
 from tfopt.linear_model.predictions import LinearModel
+from tfopt.linear_model.progress import ProgressBar
 from tfopt.linear_model.validation import (
     check_count,
     check_number,

@@ -1,4 +1,4 @@
-"""The options of the SDCA estimators: their checks, and what the solvers make of them."""
+"""The options of the estimators, what each solver needs of them, and what a fit is asked for."""
 
 from __future__ import annotations
 
@@ -6,27 +6,164 @@ import contextlib
 import functools
 import math
 import numbers
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
 from tfopt import threads
-from tfopt.linear_model._fit.parameters import Parameters
+from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._fit.problem import NO_ROWS, Problem, Rows
-from tfopt.linear_model._fit.solvers import SOLVERS
-from tfopt.linear_model.fitted import ProgressBar
-from tfopt.linear_model.loss_choice import LossChoice
+from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.progress import reporting
 from tfopt.linear_model.validation import check_count, check_number
 
-__all__ = ["DEFAULT_TOL", "SDCAOptions"]
+__all__ = [
+    "CG",
+    "CHOLESKY",
+    "DEFAULT_TOL",
+    "DESCENT",
+    "INTERIOR",
+    "LossChoice",
+    "Needs",
+    "Parameters",
+    "SDCA",
+    "SDCAOptions",
+    "SOLVERS",
+    "applies",
+    "has_descent",
+    "has_hessian",
+]
 
 #: The relative duality gap to stop at by default.
 DEFAULT_TOL = 1e-4
+
+
+class Parameters(NamedTuple):
+    """What is asked of a fit, but for its objective.
+
+    Attributes
+    ----------
+    solver : str
+        "auto", or the only one to be used.
+    adaptive : bool
+        Whether visits are sampled by importance.
+    n_partitions : int or None
+        How many are visited in parallel; None: as many as the data are for.
+    is_warm : bool
+        Whether weights near the solution are known.
+    seed : int
+    max_iter : int
+        The largest number of epochs and steps together.
+    tol : float
+        The relative duality gap to stop at.
+    polish : bool
+        Whether a solution within `tol` is refined to the last digits if that is cheap.
+    report : callable, optional
+        Called with the record of each iteration.
+    stopped : callable
+        Whether to end with the next certificate, whatever its gap.
+    deadline : float
+        The time of `time.perf_counter` from which on to do so.
+    """
+
+    solver: str = "auto"
+    adaptive: bool = False
+    n_partitions: int | None = None
+    is_warm: bool = False
+    seed: int = 0
+    max_iter: int = 1000
+    tol: float = 1e-4
+    polish: bool = False
+    report: Callable[[dict[str, Any]], object] | None = None
+    stopped: Callable[[], bool] | None = None
+    deadline: float = math.inf
+
+    @property
+    def asks_for_visits(self) -> bool:
+        """Whether options of the visits were set, so that a fit is to begin with them."""
+        return self.adaptive or self.n_partitions is not None
+
+
+class Needs(NamedTuple):
+    """What a solver needs of a problem.
+
+    Attributes
+    ----------
+    smooth : bool or None
+        Whether the loss must be smooth, or must have a corner; None: any will do.
+    takes_l1 : bool
+        Whether there may be an l1 penalty.
+    l2 : bool
+        Whether l2 must be above 0; otherwise l1 or l2 must be.
+    most_features : float
+        How many there may be: a solver may form matrices of their square.
+    visits : bool
+        Whether it visits samples, so that options of the visits apply.
+    is_joint : bool
+        Whether it solves for several classes as one problem, too.
+    without_penalty : bool
+        Whether l1 and l2 may both be 0, of a loss that is a likelihood.
+    """
+
+    smooth: bool | None = True
+    takes_l1: bool = False
+    l2: bool = True
+    most_features: float = math.inf
+    visits: bool = False
+    is_joint: bool = False
+    without_penalty: bool = False
+
+    def unmet(self, loss: PointwiseLoss, l1: float, l2: float) -> str | None:
+        """Return which need a problem does not meet, or None."""
+        if l1 == l2 == 0 and self.without_penalty and loss.is_likelihood:
+            return None
+        if l1 > 0 and not self.takes_l1:
+            return f"l1=0, not l1={l1!r}"
+        if self.smooth is not None and self.smooth != loss.is_smooth:
+            kind = "smooth loss" if self.smooth else "loss with a corner"
+            return f"a {kind}, not loss={loss.name!r}"
+        if l2 == 0 and (self.l2 or l1 == 0):
+            return "l2 above 0" if self.l2 else "l1 or l2 above 0"
+        return None
+
+
+#: Epochs of dual coordinate ascent, Newton's method by how it solves its linear system, coordinate
+#: descent, and the interior-point method; in the order of their codes in checkpoints.
+SDCA, CHOLESKY, CG, DESCENT, INTERIOR = (
+    "sdca",
+    "newton-cholesky",
+    "newton-cg",
+    "cd",
+    "interior-point",
+)
+SOLVERS = {
+    SDCA: Needs(smooth=None, takes_l1=True, visits=True),
+    CHOLESKY: Needs(most_features=5000, without_penalty=True),
+    CG: Needs(is_joint=True),
+    DESCENT: Needs(takes_l1=True, l2=False),
+    INTERIOR: Needs(smooth=False, most_features=5000),
+}
+
+
+def applies(solver: str, objective: Problem) -> bool:
+    """Whether a solver meets with what it needs."""
+    needs = SOLVERS[solver]
+    few = objective.n_weights <= needs.most_features
+    return few and needs.unmet(objective.phi, objective.l1, objective.l2) is None
+
+
+def has_hessian(objective: Problem) -> bool:
+    """Whether Newton's method applies."""
+    return applies(CG, objective)
+
+
+def has_descent(objective: Problem) -> bool:
+    """Whether there is an l1 that coordinate descent is for."""
+    return objective.l1 > 0 and applies(DESCENT, objective)
 
 
 def _seed_of(random_state: Any) -> int:
@@ -39,6 +176,48 @@ def _seed_of(random_state: Any) -> int:
 @functools.lru_cache  # to seed a generator takes a tenth of a small fit
 def _first_draw(seed: int) -> int:
     return int(check_random_state(seed).randint(2**31 - 1))
+
+
+class LossChoice:
+    """An estimator with the options `loss` and those of `_PARAMETERS`."""
+
+    loss: Any
+
+    #: The losses, by the names of the option.
+    _LOSSES: dict[str, PointwiseLoss]
+    #: The options that are parameters of a loss, and their defaults.
+    _PARAMETERS: dict[str, float | None] = {}
+
+    def _check_loss(self) -> None:
+        """Refuse a loss that there is not, and the parameters of others."""
+        if self.loss not in self._LOSSES:
+            raise ValueError(f"loss must be one of {sorted(self._LOSSES)}, not {self.loss!r}")
+        self._parameter()
+
+    @property
+    def _phi(self) -> PointwiseLoss:
+        """The loss, with the default of its parameter."""
+        return self._LOSSES[self.loss]
+
+    def _parameter(self) -> float:
+        """Return the parameter of the loss; refuse those of other losses."""
+        own = self._phi.option
+        for name, default in self._PARAMETERS.items():
+            value = getattr(self, name)
+            is_given = hasattr(value, "__len__") or value != default  # np.ndim takes longer
+            if is_given and (own is None or own.name != name):
+                losses = [
+                    name_of_loss
+                    for name_of_loss, loss in self._LOSSES.items()
+                    if loss.option is not None and loss.option.name == name
+                ]
+                raise InvalidArgumentError(
+                    f"{name}={value!r} does not apply to loss={self.loss!r}: it is for loss="
+                    + " or ".join(map(repr, losses))
+                )
+        if own is None:
+            return 1.0
+        return own.checked(getattr(self, own.name))
 
 
 class SDCAOptions(LossChoice):
@@ -216,14 +395,5 @@ class SDCAOptions(LossChoice):
         if not self.verbose and self.callback is None:
             yield options
             return
-        lock, stopped, errors = threading.Lock(), threading.Event(), np.geterr()
-        with ProgressBar(self.verbose, self.max_iter) as progress:
-
-            def report(record: dict[str, Any]) -> None:
-                with lock, np.errstate(**errors):  # problems are solved in parallel
-                    progress(record)
-                    answer = self.callback(record) if self.callback is not None else None
-                    if answer is True or (isinstance(answer, np.bool_) and answer):
-                        stopped.set()
-
-            yield options._replace(report=report, stopped=stopped.is_set)
+        with reporting(self.verbose, self.max_iter, self.callback) as (report, stopped):
+            yield options._replace(report=report, stopped=stopped)

@@ -15,15 +15,13 @@ from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.least_squares import LeastSquares, paths_of_targets
 from tfopt.linear_model._fit.monitor import SolverResult
 from tfopt.linear_model._fit.newton_path import NewtonPath
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import as_rows
 from tfopt.linear_model._fit.quadratic_model import MOST_IN_MATRIX
-from tfopt.linear_model._fit.solvers import CHOLESKY, DESCENT
 from tfopt.linear_model._fit.work import descent_work, hessian_work
 from tfopt.linear_model.classifier import SDCAClassifier
 from tfopt.linear_model.estimator import SDCAEstimator
-from tfopt.linear_model.parameters import DEFAULT_TOL
+from tfopt.linear_model.parameters import CHOLESKY, DEFAULT_TOL, DESCENT, Parameters
 from tfopt.linear_model.penalties import largest_l1, path_penalties
 from tfopt.linear_model.regressor import SDCARegressor
 

@@ -13,8 +13,8 @@ from tfopt.errors import CheckpointError
 from tfopt.linear_model._blocks.ascent import BlockVisits
 from tfopt.linear_model._blocks.blocks import BlockState
 from tfopt.linear_model._fit.fit import Minimization
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model.ftrl_stopping import Improvement
+from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["BlockFitCheckpoints", "StreamFitCheckpoints", "saved_seed"]
 

@@ -18,8 +18,8 @@ from tfopt.dask.linear.blocks import as_blocks
 from tfopt.dask.linear.checkpoints import StreamFitCheckpoints
 from tfopt.dask.linear.ftrl_blocks import epoch, label_totals, load_block, summarize_labels
 from tfopt.dask.linear.predictions import ClusterClassifier, ClusterRegressor
-from tfopt.linear_model.fitted import ProgressBar
 from tfopt.linear_model.ftrl_stopping import improvement_of
+from tfopt.linear_model.progress import ProgressBar
 from tfopt.linear_model.validation import check_count, class_factors
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]

@@ -22,7 +22,7 @@ from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import SparseDelta
 from tfopt.linear_model._fit.row_visits import bucket_for
 from tfopt.linear_model._fit.rows import Linearization, RowState
-from tfopt.linear_model._fit.solvers import SDCA
+from tfopt.linear_model.parameters import SDCA
 
 __all__ = [
     "PARTS",

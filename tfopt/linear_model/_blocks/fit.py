@@ -18,14 +18,13 @@ from tfopt.linear_model._blocks.input import BlockInput, FirstBlocks, common_fea
 from tfopt.linear_model._fit.fit import Epochs, FitResult, Minimization
 from tfopt.linear_model._fit.interior_point import InteriorPoint
 from tfopt.linear_model._fit.newton import Newton
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_block_plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem, as_rows, centering_shift
 from tfopt.linear_model._fit.reductions import SparseDelta, weighted_sum
 from tfopt.linear_model._fit.row_visits import INTERCEPT_SHARE
 from tfopt.linear_model._fit.rows import RowState
-from tfopt.linear_model._fit.solvers import INTERIOR
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model.parameters import INTERIOR, Parameters
 
 __all__ = [
     "ClassCounts",

@@ -18,9 +18,9 @@ from tfopt.linear_model._fit import work
 from tfopt.linear_model._fit.certificate import Certificate, assemble
 from tfopt.linear_model._fit.fit import solve_all
 from tfopt.linear_model._fit.monitor import SolverResult
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem, Rows, as_rows
+from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["RowSpace", "pays"]
 

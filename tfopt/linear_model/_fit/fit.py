@@ -17,12 +17,11 @@ from tfopt.linear_model._fit.features import Features
 from tfopt.linear_model._fit.interior_point import InteriorPoint
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.newton import Newton
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem, sampled
 from tfopt.linear_model._fit.row_visits import LANES, LaneVisits, RowVisits
-from tfopt.linear_model._fit.solvers import DESCENT, INTERIOR
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model.parameters import DESCENT, INTERIOR, Parameters
 
 __all__ = ["Epochs", "FitResult", "Minimization", "Visits", "solve_all"]
 

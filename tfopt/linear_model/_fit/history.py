@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.linear_model._fit.certificate import Certificate
-from tfopt.linear_model._fit.solvers import SOLVERS
+from tfopt.linear_model.parameters import SOLVERS
 
 __all__ = ["History"]
 

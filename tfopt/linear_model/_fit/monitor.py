@@ -11,10 +11,9 @@ import numpy as np
 from tfopt.errors import NotFiniteError
 from tfopt.linear_model._fit.certificate import Certificate
 from tfopt.linear_model._fit.history import History
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.solvers import INTERIOR, SDCA
 from tfopt.linear_model._fit.work import INTERIOR_STEPS, NEWTON_STEPS
+from tfopt.linear_model.parameters import INTERIOR, SDCA, Parameters
 
 __all__ = ["ConvergenceMonitor", "SolverResult"]
 

@@ -25,12 +25,11 @@ from tfopt.linear_model._fit.fit import Minimization
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.multinomial_system import Multinomial, MultinomialSystem, is_small
 from tfopt.linear_model._fit.newton import MIN_DECREASE, armijo_holds
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.reductions import weighted_sum
-from tfopt.linear_model._fit.solvers import CG
 from tfopt.linear_model._fit.steps import Steps
 from tfopt.linear_model._fit.work import CHEAP
+from tfopt.linear_model.parameters import CG, Parameters
 
 __all__ = ["Multinomial", "solve_multinomial"]
 

@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 from tfopt.linear_model._fit import work
 from tfopt.linear_model._fit.interior_rows import Step
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.problem import Problem
-from tfopt.linear_model._fit.solvers import (
+from tfopt.linear_model._fit.work import count_of, reason_of, time_of
+from tfopt.linear_model.parameters import (
     CG,
     CHOLESKY,
     DESCENT,
     INTERIOR,
     SDCA,
+    Parameters,
     applies,
     has_descent,
     has_hessian,
 )
-from tfopt.linear_model._fit.work import count_of, reason_of, time_of
 
 __all__ = ["Plan", "applies_in_blocks", "make_block_plan", "make_plan"]
 

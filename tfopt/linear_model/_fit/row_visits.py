@@ -10,9 +10,9 @@ from tfopt.kernels.linear import multiclass as sdca_classes
 from tfopt.kernels.linear import solver as sdca_solver
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit.design import Point, aligned_zeros
-from tfopt.linear_model._fit.parameters import Parameters
 from tfopt.linear_model._fit.problem import InitialPoint, Problem
 from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]
 
