@@ -12,11 +12,11 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.multinomial import Multinomial, solve_multinomial
+from tfopt.linear_model._fit.problem import TrainingData
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
 from tfopt.linear_model.predictions import LinearClassifierMixin
-from tfopt.linear_model.training_data import TrainingData
 from tfopt.linear_model.validation import (
     check_offset,
     check_total,

@@ -18,13 +18,15 @@ from tfopt.linear_model._blocks.fit import (
     fit_blocks,
 )
 from tfopt.linear_model._blocks.input import BlockInput
-from tfopt.linear_model._fit.coordinates import pays
+from tfopt.linear_model._fit.coordinates import RowSpace, pays
 from tfopt.linear_model._fit.fit import FitResult, solve_all
 from tfopt.linear_model._fit.newton_alone import solve_by_newton
 from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import (
     InitialPoint,
     Problem,
+    TrainingData,
+    WarmStart,
     as_rows,
     centering_shift,
     dual_point,
@@ -33,7 +35,6 @@ from tfopt.linear_model.fitted import SDCAResults
 from tfopt.linear_model.inference import InferenceMixin
 from tfopt.linear_model.parameters import CHOLESKY, SOLVERS, SDCAOptions
 from tfopt.linear_model.predictions import LinearModel
-from tfopt.linear_model.training_data import TrainingData, WarmStart
 from tfopt.linear_model.validation import check_offset, check_total
 
 __all__ = ["SDCAEstimator"]
@@ -170,9 +171,10 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         with self._solver_options() as options:
             duals = np.empty((n if self.keep_duals else 0, data.X_shape[0]))
             results = None
-            if pays(objective, options, square) and data.row_space.is_exact:
-                space = data.row_space
-                results = space.solve_all(objective, start, n, options, square, workers, duals)
+            if pays(objective, options, square):
+                data.row_space = space = data.row_space or RowSpace(data.rows, data.n_threads)
+                if space.is_exact:
+                    results = space.solve_all(objective, start, n, options, square, workers, duals)
             if results is None:
                 plan = make_plan(objective, options, n, square)
                 results = solve_all(objective, start, n, options, plan, workers, duals)

@@ -13,13 +13,13 @@ from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.least_squares import paths_of_targets, residuals
 from tfopt.linear_model._fit.plan import make_plan
+from tfopt.linear_model._fit.problem import TrainingData
 from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.parameters import CHOLESKY
 from tfopt.linear_model.predictions import LinearRegressorMixin
 from tfopt.linear_model.quantiles import QuantilesMixin
-from tfopt.linear_model.training_data import TrainingData
 from tfopt.linear_model.validation import check_total, check_weights
 
 __all__ = ["LinearRegressor", "SDCARegressor"]
