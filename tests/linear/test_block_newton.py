@@ -23,6 +23,7 @@ from tfopt.linear_model._fit.features import working_set
 from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model.losses import LOSSES
+from tfopt.linear_model.losses import loss_named as record_named
 from tfopt_ref import sdca_newton
 
 ROWS = [300, 1, 150, 249, 300]
@@ -294,7 +295,7 @@ def test_a_warm_start_is_where_the_last_fit_ended(loss: str, kind: str, intercep
 def test_a_block_does_not_change() -> None:
     """Whoever asks again gets the same answer."""
     given = problem_of("logistic_loss", 1, n=40)
-    problem = Problem(given.rows, given.n_weights, "logistic_loss", 1.0, 0.0, 2.0, True, 1)
+    problem = Problem(given.rows, given.n_weights, record_named("logistic_loss"), 0.0, 2.0, True, 1)
     block = blocks.BlockState(0, problem, 7, (RowState.initial(given.examples),))
     w = np.linspace(-1, 1, given.n_weights)
     linearize, request = blocks.Method("linearize_with_hessians"), ({0: (w, 0.1)}, False)

@@ -25,6 +25,7 @@ from tfopt.linear_model._fit.intercept import intercept_search
 from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.reductions import SparseDelta, reduce_nodes, tree_reduce
 from tfopt.linear_model._fit.rows import RowState
+from tfopt.linear_model.losses import loss_named as record_named
 from tfopt_ref import sdca_solver as twin
 from tfopt_ref.sdca_losses import LOSSES as TWINS
 
@@ -66,7 +67,7 @@ class Intercepts:
     def __init__(self, loss: str) -> None:
         given = problem_of(loss, 3, n=80)
         wx = 3 * np.random.default_rng(0).standard_normal(80)
-        self.objective = Problem(given.rows, given.n_weights, loss, 1.0, 0.0, 1.0, True, 1)
+        self.objective = Problem(given.rows, given.n_weights, record_named(loss), 0.0, 1.0, True, 1)
         self.state = rows.predicted(self.objective, RowState.initial(given.examples), wx)
 
     def losses(self, bias: float) -> float:
@@ -153,7 +154,7 @@ def test_visits_of_a_block_are_those_of_the_twin(loss: str, curvature: float) ->
 def test_a_block_does_not_change() -> None:
     """Whoever asks again gets the same answer."""
     given = problem_of("squared_loss", 1, n=40)
-    problem = Problem(given.rows, given.n_weights, "squared_loss", 1.0, 0.0, 2.0, True, 1)
+    problem = Problem(given.rows, given.n_weights, record_named("squared_loss"), 0.0, 2.0, True, 1)
     block = blocks.BlockState(0, problem, 7, (RowState.initial(given.examples),))
     order = blocks.VisitRequest(np.ones(given.n_weights), 0.1, 0.2, 1.0, epoch=1, part=0)
     request = {0: blocks.Decision((0.5,), (False,))}, {0: order}

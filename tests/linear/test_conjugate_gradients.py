@@ -18,6 +18,7 @@ from tfopt.linear_model._fit import conjugate_gradients, work
 from tfopt.linear_model._fit.design import MemoryDesign
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import Problem as Prepared
+from tfopt.linear_model.losses import loss_named as record_named
 
 SMOOTH = ("logistic_loss", "squared_loss", "smooth_hinge_loss", "poisson_loss")
 
@@ -60,7 +61,7 @@ def test_products_are_those_with_the_matrix(dtype: str, index: str, data: Any) -
 def test_a_tangent_is_what_several_looks_find(loss: str, dtype: str, index: str, data: Any) -> None:
     """Bit for bit where nothing is added up."""
     made = data.draw(problems(loss, dtype, index))
-    given = Prepared(made.rows, made.n_weights, loss, 0.6, 0.0, 1.0, True, 1)
+    given = Prepared(made.rows, made.n_weights, record_named(loss, 0.6), 0.0, 1.0, True, 1)
     w, bias = np.random.default_rng(1).standard_normal(made.n_weights) / 4, 0.3
     losses, wx, slopes, bends, gradient, second = hessian_products.tangent(
         *made.rows, made.examples, w, bias, loss, 0.6
@@ -97,7 +98,7 @@ def test_gaps_are_sums_over_all_examples(n: int, threads: int) -> None:
 @given(data=st.data())
 def test_what_a_step_predicts_is_on_the_tangents_it_started_from(loss: str, data: Any) -> None:
     made = data.draw(problems(loss, "float64", "int32"))
-    given = Prepared(made.rows, made.n_weights, loss, 0.6, 0.0, 1.0, True, 1)
+    given = Prepared(made.rows, made.n_weights, record_named(loss, 0.6), 0.0, 1.0, True, 1)
     random, examples = np.random.default_rng(2), made.examples
     z, near = random.standard_normal(len(examples)), 1e-3 * random.standard_normal(len(examples))
     before = second_order.tangents(examples, z, 0.1, loss, 0.6)
@@ -179,8 +180,7 @@ def test_the_direction_is_newtons_as_far_as_asked(
     problem = Prepared(
         rows=made.rows,
         n_weights=made.n_weights,
-        loss="logistic_loss",
-        parameter=1.0,
+        phi=record_named("logistic_loss"),
         l1=0.0,
         l2=0.1,
         intercept=intercept,
@@ -208,7 +208,7 @@ def test_the_direction_is_newtons_as_far_as_asked(
 
 def test_a_direction_that_is_cut_short_goes_down(monkeypatch: pytest.MonkeyPatch) -> None:
     made = wide(600)
-    problem = Prepared(made.rows, made.n_weights, "logistic_loss", 1.0, 0.0, 1e-6, True, 0)
+    problem = Prepared(made.rows, made.n_weights, record_named("logistic_loss"), 0.0, 1e-6, True, 0)
     gradient = np.random.default_rng(2).standard_normal(made.n_weights + 1)
     monkeypatch.setattr(conjugate_gradients, "CG_TOLERANCE", 0)
     descents = []

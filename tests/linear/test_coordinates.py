@@ -16,6 +16,7 @@ from tfopt.linear_model import SDCAClassifier, sdca_path
 from tfopt.linear_model._fit.coordinates import RowSpace
 from tfopt.linear_model._fit.problem import Problem as Prepared
 from tfopt.linear_model._fit.problem import as_rows
+from tfopt.linear_model.losses import loss_named as record_named
 from tfopt_ref.sdca_certificate import Problem
 from tfopt_ref.sdca_coordinates import in_coordinates
 from tfopt_ref.sdca_fit import fit
@@ -114,7 +115,7 @@ def test_coordinates_keep_products_and_lead_back(seed: int, dtype: Any) -> None:
     assert space.is_exact and L.shape == (n, n)
     scale = m * 1e-12
     np.testing.assert_allclose(L @ L.T, exact @ exact.T, rtol=1e-12, atol=scale)
-    objective = Prepared(as_rows(X), m, "logistic_loss", 1.0, 0.0, 1.0, True, 1)
+    objective = Prepared(as_rows(X), m, record_named("logistic_loss"), 0.0, 1.0, True, 1)
     u = random.standard_normal(n)
     w = space.weights(objective, u)
     np.testing.assert_allclose(exact @ w, L @ u, rtol=1e-7, atol=1e-7)

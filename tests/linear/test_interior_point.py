@@ -26,6 +26,7 @@ from tfopt.linear_model._fit.interior_point import InteriorPoint
 from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import InitialPoint, as_rows
 from tfopt.linear_model._fit.problem import Problem as Prepared
+from tfopt.linear_model.losses import loss_named as record_named
 from tfopt.linear_model.parameters import Parameters
 from tfopt_ref import sdca_interior_point as twin
 from tfopt_ref.sdca_certificate import Problem
@@ -302,7 +303,7 @@ def test_a_step_at_once_is_that_in_rounds(seed: int, intercept: bool) -> None:
     random = np.random.default_rng(seed)
     n, d = int(random.integers(20, 400)), int(random.integers(1, 20))
     X, y = random.standard_normal((n, d)), np.sign(random.standard_normal(n))
-    objective = Prepared(as_rows(X), d, "hinge_loss", 1.0, 0.0, 0.7, intercept, 1)
+    objective = Prepared(as_rows(X), d, record_named("hinge_loss"), 0.0, 0.7, intercept, 1)
     weight = random.integers(0, 3, n).astype(float)
     weight[0] = 1.0
     examples = InitialPoint(y, weight, np.ones(n), np.zeros(n), 0.0).examples()

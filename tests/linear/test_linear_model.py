@@ -518,7 +518,7 @@ def test_large_data_are_solved_as_far_as_is_asked_for() -> None:
 
 
 def test_threads_are_asked_for_in_scikit_learns_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tfopt.threads, "get_num_threads", lambda: 5)
+    monkeypatch.setattr("tfopt.kernels.platform.runtime.get_threads", lambda: 5)
     cpus = joblib.cpu_count()
     for n_jobs, expected in ((None, 1), (1, 1), (3, 3), (-1, min(cpus, 5)), (99, 5), (-99, 1)):
         assert SDCAClassifier(n_jobs=n_jobs)._n_threads() == expected

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from tfopt.linear_model import SDCAClassifier, SDCARegressor
 from tfopt.linear_model._fit.certificate import penalty_gap, scaled_gap
 from tfopt.linear_model._fit.problem import NO_ROWS, Problem
+from tfopt.linear_model.losses import loss_named as record_named
 
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 REGRESSION = [loss for loss in LOSSES if DEFINITIONS[loss].labels != "classes"]
@@ -219,7 +220,7 @@ def test_the_gap_of_the_penalties_is_that_of_their_conjugate(
     random = np.random.default_rng(seed)
     w, u = random.standard_normal((2, 9)) * random.choice([0.0, 0.3, 1.0, 5.0], (2, 9))
     errors = random.choice([0.0, 1e-3, 0.1], 9)
-    objective = Problem(NO_ROWS, 9, "squared_loss", 1.0, l1, l2, False, 1)
+    objective = Problem(NO_ROWS, 9, record_named("squared_loss"), l1, l2, False, 1)
 
     def gap(dual: np.ndarray) -> float:
         above = np.maximum(np.abs(dual) - l1, 0)

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logit
 
-from tfopt.linear_model._fit.reductions import weighted_sum
-from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss, weighted_sum
 
 __all__ = ["Constant", "Counts"]
 

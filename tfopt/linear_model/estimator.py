@@ -171,7 +171,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         with self._solver_options() as options:
             duals = np.empty((n if self.keep_duals else 0, data.X_shape[0]))
             results = None
-            if pays(objective, options, square):
+            if objective.has_few_rows and pays(objective, options, square):
                 data.row_space = space = data.row_space or RowSpace(data.rows, data.n_threads)
                 if space.is_exact:
                     results = space.solve_all(objective, start, n, options, square, workers, duals)

@@ -19,9 +19,8 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import gen_batches
 from sklearn.utils.extmath import safe_sparse_dot
 
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.constant_model import Constant, Counts
-from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss, weighted_sum
 from tfopt.linear_model.losses import LOSSES
 
 __all__ = ["Deviance", "Evaluation", "explained", "mean_losses", "row_losses"]

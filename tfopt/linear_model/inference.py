@@ -11,8 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.linear import second_order
 from tfopt.linear_model._fit.problem import as_rows
-from tfopt.linear_model._fit.reductions import weighted_sum
-from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss, weighted_sum
 from tfopt.linear_model.losses import loss_of
 from tfopt.linear_model.validation import check_offset, check_weights
 

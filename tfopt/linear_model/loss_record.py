@@ -14,10 +14,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.validation import check_number
 
-__all__ = ["Corner", "LossOption", "PointwiseLoss"]
+__all__ = ["Corner", "LossOption", "PointwiseLoss", "weighted_sum"]
+
+
+def weighted_sum(weight: np.ndarray, values: np.ndarray) -> float:
+    """Return the sum of weight * value, without BLAS.
+
+    BLAS adds up in an order that depends on its number of threads, and wakes them for products
+    that are shorter than the waking.
+    """
+    return float(np.add.reduce(weight * values))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +89,9 @@ class PointwiseLoss(Protocol):
     gamma: float = 1.0
     #: The largest phi'', or a typical one where there is none.
     curvature: float = 1.0
-    #: The parameter, if there is one.
+    #: The option that is its parameter, if there is one, and the value.
     option: LossOption | None = None
+    parameter: float = 1.0
     #: What turns a mean response or a probability into a prediction z; None: nothing does.
     link: str | None = None
     #: Whether all classes have one loss together; of two classes it is that of each sample.
@@ -102,6 +111,10 @@ class PointwiseLoss(Protocol):
     def kernel(self) -> str:
         """The kernels' name."""
         return f"{self.name}_loss"
+
+    def of_samples(self, parameter: float) -> PointwiseLoss:
+        """Return the loss of each sample, with this parameter if it has one."""
+        return type(self)(parameter) if self.option else self  # type: ignore[call-arg]
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return phi(z; y)."""

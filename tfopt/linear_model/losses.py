@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from tfopt.linear_model._fit.reductions import weighted_sum
-from tfopt.linear_model.loss_record import Corner, LossOption, PointwiseLoss
+from tfopt.linear_model.loss_record import Corner, LossOption, PointwiseLoss, weighted_sum
 from tfopt.linear_model.mean_losses import Gamma, Poisson, Tweedie
 
 __all__ = ["LOSSES", "classification_losses", "loss_named", "loss_of", "regression_losses"]
@@ -57,6 +56,9 @@ class Multinomial(Logistic):
     def kernel(self) -> str:
         return _LOGISTIC.kernel  # of two classes
 
+    def of_samples(self, parameter: float) -> PointwiseLoss:
+        return _LOGISTIC
+
 
 class Hinge(_Margin):
     """max(0, 1 - y * z)"""
@@ -83,7 +85,8 @@ class SmoothHinge(_Margin):
     option = LossOption("gamma", 1.0)
 
     def __init__(self, gamma: float = 1.0) -> None:
-        self.gamma, self.curvature = gamma, 1 / gamma
+        self.parameter = self.gamma = gamma
+        self.curvature = 1 / gamma
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         u = np.maximum(0.0, 1 - y * z)
@@ -162,7 +165,7 @@ class SquaredEpsilonInsensitive(_Distance):
     option = LossOption("epsilon", 0.1, from_low=True)
 
     def __init__(self, epsilon: float = 0.1) -> None:
-        self.epsilon = epsilon
+        self.parameter = self.epsilon = epsilon
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.square(_beyond(z - y, self.epsilon)))
@@ -181,7 +184,7 @@ class Huber(_Distance):
     option = LossOption("epsilon", 1.35)
 
     def __init__(self, epsilon: float = 1.35) -> None:
-        self.epsilon = epsilon
+        self.parameter = self.epsilon = epsilon
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         r = np.abs(z - y)
@@ -218,6 +221,7 @@ class Quantile(_Cornered):
     name, option = "quantile", LossOption("quantile", 0.5, high=1.0, may_be_several=True)
 
     def __init__(self, q: float = 0.5) -> None:
+        self.parameter = q
         self.low, self.high = q - 1, q
 
     def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
@@ -231,7 +235,7 @@ class EpsilonInsensitive(_Cornered):
     option = LossOption("epsilon", 0.1, from_low=True)
 
     def __init__(self, epsilon: float = 0.1) -> None:
-        self.epsilon = epsilon
+        self.parameter = self.epsilon = epsilon
 
     def corners(self, y: np.ndarray) -> tuple[Corner, ...]:
         zero, one = np.zeros(y.size), np.ones(y.size)
@@ -275,8 +279,7 @@ def regression_losses() -> dict[str, PointwiseLoss]:
 
 def loss_named(kernel: str, parameter: float = 1.0) -> PointwiseLoss:
     """Return a loss by the kernels' name; a loss without a parameter ignores it."""
-    loss = _BY_KERNEL[kernel]
-    return type(loss)(parameter) if loss.option else loss  # type: ignore[call-arg]
+    return _BY_KERNEL[kernel].of_samples(parameter)
 
 
 def loss_of(name: str, options: Mapping[str, Any]) -> PointwiseLoss:

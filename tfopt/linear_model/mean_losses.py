@@ -10,8 +10,7 @@ import math
 import numpy as np
 from scipy.special import xlogy
 
-from tfopt.linear_model._fit.reductions import weighted_sum
-from tfopt.linear_model.loss_record import LossOption, PointwiseLoss
+from tfopt.linear_model.loss_record import LossOption, PointwiseLoss, weighted_sum
 
 __all__ = ["Gamma", "Poisson", "Tweedie"]
 
@@ -110,7 +109,7 @@ class Tweedie(_OfMeans):
     option = LossOption("power", 1.5, low=1.0, high=2.0)
 
     def __init__(self, power: float = 1.5) -> None:
-        self.degree = 2 - power
+        self.parameter, self.degree = power, 2 - power
 
     def value(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         k, m = self.degree, 1 - self.degree

@@ -14,8 +14,8 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.utils import check_random_state
 
-from tfopt import threads
 from tfopt.errors import InvalidArgumentError
+from tfopt.kernels.platform import runtime
 from tfopt.linear_model._fit.problem import NO_ROWS, Problem, Rows
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.progress import reporting
@@ -350,7 +350,7 @@ class SDCAOptions(LossChoice):
         n_jobs = self.n_jobs
         if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
             raise ValueError(f"n_jobs must be an integer but 0, or None, not {n_jobs!r}")
-        most = threads.get_num_threads()
+        most = runtime.get_threads()
         if most == 1 or n_jobs == 1:
             return 1  # joblib takes long to say so
         return max(1, min(int(effective_n_jobs(n_jobs)), most))
@@ -360,8 +360,7 @@ class SDCAOptions(LossChoice):
         return Problem(
             rows=rows,
             n_weights=n_weights,
-            loss=self._phi.kernel,
-            parameter=self._parameter(),
+            phi=self._phi.of_samples(self._parameter()),
             l1=float(self.l1),
             l2=self._l2(),
             intercept=bool(self.fit_intercept),

@@ -11,10 +11,9 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit.problem import TrainingData
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.constant_model import Counts
 from tfopt.linear_model.estimator import SDCAEstimator
-from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.loss_record import PointwiseLoss, weighted_sum
 from tfopt.linear_model.validation import check_count, check_number
 
 __all__ = ["largest_l1", "path_penalties"]

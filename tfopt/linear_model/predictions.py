@@ -1,8 +1,7 @@
-"""Mixins of the estimators: validation of X, scores and predictions."""
+"""Mixins of the estimators: scores and predictions."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_array
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.arrays import csr
@@ -22,11 +21,10 @@ from tfopt.linear_model.evaluation import Deviance, explained
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.losses import LOSSES, loss_of
 from tfopt.linear_model.validation import (
+    CheckedData,
     check_offset,
     check_weights,
     checked_sparse,
-    is_plain_matrix,
-    is_plain_vector,
 )
 
 __all__ = [
@@ -91,35 +89,8 @@ def _sparse_products(X: Any, coef: np.ndarray) -> np.ndarray:
     return np.concatenate(products)
 
 
-class LinearModel(CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
+class LinearModel(CheckedData, CoefficientsMixin, BaseEstimator):  # type: ignore[misc]
     """A linear model with the scores x . w + b."""
-
-    @contextlib.contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """Restore all attributes if anything is raised, interrupts included."""
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
-        """Return X as an array or a CSR matrix, and y if it is among the options."""
-        X = checked_sparse(X)
-        has_labels = "y" in options
-        if is_plain_matrix(X) and (not has_labels or is_plain_vector(options["y"], X.shape[0])):
-            if reset:
-                self.n_features_in_ = X.shape[1]
-                self.__dict__.pop("feature_names_in_", None)
-            # coefficients that were set by hand come without the number of features
-            n_features = getattr(self, "n_features_in_", X.shape[1])
-            if not hasattr(self, "feature_names_in_") and X.shape[1] == n_features:
-                return (X, options["y"]) if has_labels else X
-        return validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
-        )
 
     def _scores(self, X: Any, offset: Any = None) -> np.ndarray:
         """Return x . w + b + offset, a column for each row of `coef_`."""

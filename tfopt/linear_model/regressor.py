@@ -14,8 +14,8 @@ from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.least_squares import paths_of_targets, residuals
 from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import TrainingData
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model.estimator import SDCAEstimator
+from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.parameters import CHOLESKY
 from tfopt.linear_model.predictions import LinearRegressorMixin

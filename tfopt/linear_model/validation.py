@@ -1,9 +1,11 @@
-"""Checks of options, sample weights and sparse arrays."""
+"""Checks of options, features, labels and sample weights."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,13 @@ from scipy import sparse
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.kernels.arrays import csr
 
 __all__ = [
+    "CheckedData",
     "check_count",
     "check_number",
     "check_offset",
@@ -219,3 +223,34 @@ def class_factors(class_weight: Any, classes: np.ndarray, sums: np.ndarray) -> n
         )
     check_total(total)
     return np.asarray(each)
+
+
+class CheckedData:
+    """A model that checks the features that it is given, and changes as a whole or not at all."""
+
+    @contextlib.contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Restore all attributes if anything is raised, interrupts included."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
+        """Return X as an array or a CSR matrix, and y if it is among the options."""
+        X = checked_sparse(X)
+        has_labels = "y" in options
+        if is_plain_matrix(X) and (not has_labels or is_plain_vector(options["y"], X.shape[0])):
+            if reset:
+                self.n_features_in_ = X.shape[1]
+                self.__dict__.pop("feature_names_in_", None)
+            # coefficients that were set by hand come without the number of features
+            n_features = getattr(self, "n_features_in_", X.shape[1])
+            if not hasattr(self, "feature_names_in_") and X.shape[1] == n_features:
+                return (X, options["y"]) if has_labels else X
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
+        )

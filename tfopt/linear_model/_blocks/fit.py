@@ -20,10 +20,11 @@ from tfopt.linear_model._fit.interior_point import InteriorPoint
 from tfopt.linear_model._fit.newton import Newton
 from tfopt.linear_model._fit.plan import make_block_plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem, as_rows, centering_shift
-from tfopt.linear_model._fit.reductions import SparseDelta, weighted_sum
+from tfopt.linear_model._fit.reductions import SparseDelta
 from tfopt.linear_model._fit.row_visits import INTERCEPT_SHARE
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import INTERIOR, Parameters
 
 __all__ = [

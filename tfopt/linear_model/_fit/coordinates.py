@@ -42,7 +42,7 @@ def pays(objective: Problem, asked: Parameters, mean_square: Callable[[], float]
     n, m = dense.shape
     applies = asked.solver == "auto" and not asked.asks_for_visits
     applies = applies and objective.l1 == 0 and objective.l2 > 0 and data.size == 0
-    if not (applies and 0 < n < m and n <= work.MOST_WEIGHTS):
+    if not (applies and objective.has_few_rows and n <= work.MOST_WEIGHTS):
         return False
     few = objective._replace(rows=as_rows(np.broadcast_to(0.0, (n, n))), n_weights=n)
     is_smooth = objective.phi.is_smooth

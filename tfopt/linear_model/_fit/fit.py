@@ -88,18 +88,12 @@ def solve_all(
     rounds = -(-n_problems // (LANES * workers))
     n_groups = min(rounds * workers, n_problems) if plan.together else n_problems
 
-    features = Features(objective)
+    steps = _steps_of(objective, options, plan)
 
     def solve_group(group: Sequence[int]) -> list[SolverResult]:
         first = group[0]
-        minimization, design = _minimization(
-            objective,
-            features,
-            [initial_point(k) for k in group],
-            options,
-            plan,
-            first,
-        )
+        points = [initial_point(k) for k in group]
+        minimization, design = _minimization(objective, steps, points, options, plan, first)
         minimization.run()
         for kept, state in zip(duals[first:], design.states, strict=False):
             kept[:] = state.best
@@ -114,9 +108,20 @@ def solve_all(
     return [result for group in solved for result in group]
 
 
+def _steps_of(
+    objective: Problem, options: Parameters, plan: Plan
+) -> Callable[[MemoryDesign], Steps]:
+    """Return what makes the method of a plan's steps for a design: of the same rows for all."""
+    if plan.steps == DESCENT:
+        features = Features(objective)
+        return lambda design: CoordinateDescent(objective, design, features, options.tol)
+    method = InteriorPoint if plan.steps == INTERIOR else Newton
+    return lambda design: method(objective, design)
+
+
 def _minimization(
     objective: Problem,
-    features: Features,
+    steps_of: Callable[[MemoryDesign], Steps],
     initial_points: list[InitialPoint],
     options: Parameters,
     plan: Plan,
@@ -138,12 +143,7 @@ def _minimization(
         return visits().duals(problem)
 
     design = (LaneDesign if plan.together else MemoryDesign)(objective, examples, plan, duals)
-    steps: Steps
-    if plan.steps == DESCENT:
-        steps = CoordinateDescent(objective, design, features, options.tol)
-    else:
-        steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(objective, design)
-    epochs, n = Epochs(objective, design, visits), len(examples)
+    steps, epochs, n = steps_of(design), Epochs(objective, design, visits), len(examples)
     minimization = Minimization(plan, steps, epochs, design.keep_best, options, n, first)
     for k, initial in enumerate(initial_points):
         if initial.w is None:
@@ -168,7 +168,8 @@ def _newton_start(
     plan = plan._replace(is_only=True)
     few, start = sample
     start = start._replace(w=zero[0])
-    minimization, _ = _minimization(few, Features(few), [start], options, plan, 0)
+    steps = _steps_of(few, options, plan)
+    minimization, _ = _minimization(few, steps, [start], options, plan, 0)
     minimization.run()
     best = minimization.monitors[0].result().certificate
     return best.w, best.bias

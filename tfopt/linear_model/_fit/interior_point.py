@@ -31,8 +31,8 @@ from tfopt.linear_model._fit.interior_rows import (
 )
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
 from tfopt.linear_model._fit.problem import Problem
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = ["LOOSE", "InteriorPoint"]
 

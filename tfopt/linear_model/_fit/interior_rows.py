@@ -14,8 +14,8 @@ import numpy as np
 from tfopt.kernels.linear import hessian_products, interior_point, second_order
 from tfopt.linear_model._fit.interior_fields import FIELD, centred, kept
 from tfopt.linear_model._fit.problem import Problem, rows_at
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.rows import Near, RowState, dual_residual
+from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = [
     "Begin",

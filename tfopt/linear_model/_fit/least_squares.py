@@ -21,8 +21,8 @@ from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem, Rows
 from tfopt.linear_model._fit.quadratic_model import minimize_model, without_intercept
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.rows import RowState
+from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["LeastSquares", "Moments", "paths_of_targets", "residuals"]

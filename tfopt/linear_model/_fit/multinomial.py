@@ -26,9 +26,9 @@ from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.multinomial_system import Multinomial, MultinomialSystem, is_small
 from tfopt.linear_model._fit.newton import MIN_DECREASE, armijo_holds
 from tfopt.linear_model._fit.plan import Plan
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps
 from tfopt.linear_model._fit.work import CHEAP
+from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import CG, Parameters
 
 __all__ = ["Multinomial", "solve_multinomial"]

@@ -17,8 +17,9 @@ from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradients
 from tfopt.linear_model._fit.lanes import lane_predictions, lane_sums
 from tfopt.linear_model._fit.newton import penalized
 from tfopt.linear_model._fit.problem import Problem, Rows
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.work import FACTOR, hessian_work, product_work
+from tfopt.linear_model.loss_record import weighted_sum
+from tfopt.linear_model.losses import LOSSES
 
 __all__ = ["Multinomial", "MultinomialSystem", "is_small"]
 
@@ -103,9 +104,9 @@ class Multinomial(NamedTuple):
     @property
     def objective(self) -> Problem:
         """The objective of a class against the rest."""
+        logistic, l1 = LOSSES["logistic"], 0.0
         return Problem(
-            *(self.rows, self.n_features, "logistic_loss", 1.0),
-            *(0.0, self.l2, self.intercept, self.threads),
+            self.rows, self.n_features, logistic, l1, self.l2, self.intercept, self.threads
         )
 
 

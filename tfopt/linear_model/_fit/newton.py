@@ -26,8 +26,8 @@ from tfopt.linear_model._fit.features import working_set
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
 from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.quadratic_model import ModelMatrix
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = [
     "Move",

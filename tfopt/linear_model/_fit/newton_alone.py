@@ -22,8 +22,8 @@ from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.newton import armijo_holds, penalized
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import CHOLESKY, Parameters
 
 __all__ = ["solve_by_newton"]

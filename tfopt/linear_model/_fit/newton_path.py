@@ -18,7 +18,7 @@ from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
 from tfopt.linear_model._fit.newton import line_search, solve_newton_system
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem
-from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]

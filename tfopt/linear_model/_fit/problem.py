@@ -14,7 +14,6 @@ from scipy import sparse
 from tfopt.kernels.arrays import csr
 from tfopt.kernels.linear import second_order, visits
 from tfopt.linear_model.loss_record import PointwiseLoss
-from tfopt.linear_model.losses import loss_named
 from tfopt.linear_model.validation import checked_sparse
 
 if TYPE_CHECKING:
@@ -70,9 +69,8 @@ class Problem(NamedTuple):
     rows : tuple of ndarray
         The features, as the kernels take them: data, indices, indptr, dense.
     n_weights : int
-    loss : str
-    parameter : float
-        That of the loss, if it has one.
+    phi : PointwiseLoss
+        The loss as functions of arrays, and what the solvers ask of it.
     l1, l2 : float
     intercept : bool
         Whether there is an intercept b, which is not penalized; otherwise b = 0.
@@ -84,8 +82,7 @@ class Problem(NamedTuple):
 
     rows: Rows
     n_weights: int
-    loss: str
-    parameter: float
+    phi: PointwiseLoss
     l1: float
     l2: float
     intercept: bool
@@ -93,14 +90,20 @@ class Problem(NamedTuple):
     offset: np.ndarray | None = None
 
     @property
-    def phi(self) -> PointwiseLoss:
-        """The loss as functions of arrays, and what the solvers ask of it."""
-        return loss_named(self.loss, self.parameter)
+    def loss(self) -> tuple[str, float]:
+        """The loss as the kernels take it: their name for it, and its parameter."""
+        return self.phi.kernel, self.phi.parameter
 
     @property
     def n_features(self) -> int:
         """The number of stored values, over all examples."""
         return int(self.rows[0].size + self.rows[3].size)
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether there are fewer dense rows than features."""
+        n, m = self.rows[3].shape
+        return bool(0 < n < m)
 
     @property
     def is_penalized(self) -> bool:
@@ -135,13 +138,13 @@ class Problem(NamedTuple):
         self, examples: np.ndarray, a: np.ndarray, wx: np.ndarray, bias: float
     ) -> tuple[float, float]:
         """Return the sum of the losses, and the sum of their Fenchel-Young gaps to duals a."""
-        return second_order.gaps(examples, a, wx, bias, self.loss, self.parameter, self.threads)
+        return second_order.gaps(examples, a, wx, bias, *self.loss, self.threads)
 
     def derivatives(
         self, examples: np.ndarray, wx: np.ndarray, bias: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the weighted phi' and phi'' of each example."""
-        return second_order.derivatives(examples, wx, bias, self.loss, self.parameter, self.threads)
+        return second_order.derivatives(examples, wx, bias, *self.loss, self.threads)
 
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""

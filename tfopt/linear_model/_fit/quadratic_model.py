@@ -15,8 +15,8 @@ from tfopt.kernels.linear import coordinate_descent, second_order
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.features import Features, working_set
 from tfopt.linear_model._fit.problem import Problem
-from tfopt.linear_model._fit.reductions import weighted_sum
 from tfopt.linear_model._fit.rows import RowState
+from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = ["MOST_IN_MATRIX", "ModelMatrix", "QuadraticModel", "minimize_model", "without_intercept"]
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["SparseDelta", "Nodes", "TreeSum", "reduce_nodes", "weighted_sum", "tree_reduce"]
+__all__ = ["SparseDelta", "Nodes", "TreeSum", "reduce_nodes", "tree_reduce"]
 
 #: Partial sums by their nodes.
 Nodes: TypeAlias = Mapping[tuple[int, int], Any]
@@ -139,12 +139,3 @@ class SparseDelta:
         vector = np.zeros(self.size)
         vector[self.indices] = self.values
         return vector
-
-
-def weighted_sum(weight: np.ndarray, values: np.ndarray) -> float:
-    """Return the sum of weight * value, without BLAS.
-
-    BLAS adds up in an order that depends on its number of threads, and wakes them for products
-    that are shorter than the waking.
-    """
-    return float(np.add.reduce(weight * values))

@@ -11,7 +11,7 @@ from tfopt.kernels.linear import solver as sdca_solver
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._fit.design import Point, aligned_zeros
 from tfopt.linear_model._fit.problem import InitialPoint, Problem
-from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]
@@ -84,8 +84,8 @@ class RowVisits:
                 bucket=self.bucket,
                 seed=seed,
                 n_sweeps=self.n_sweeps,
-                loss=objective.loss,
-                parameter=objective.parameter,
+                loss=objective.phi.kernel,
+                parameter=objective.phi.parameter,
                 l2=objective.l2,
                 shrink=objective.shrink,
                 bias=self.bias,
@@ -114,8 +114,7 @@ class RowVisits:
             self.replicas,
             self.before,
             self.idle[: 0 if self.options.adaptive else None],
-            objective.loss,
-            objective.parameter,
+            *objective.loss,
             objective.l2,
             objective.shrink,
             self.bias,
@@ -146,9 +145,9 @@ class RowVisits:
         p = visits.importance(
             self.examples,
             wx + self.bias,
-            self.objective.loss,
+            self.objective.phi.kernel,
             self.objective.l2,
-            self.objective.parameter,
+            self.objective.phi.parameter,
         )
         return visits.sampled(p, self.options.seed, self.n_sweeps)
 
@@ -216,8 +215,7 @@ class LaneVisits:
             self.v,
             self.bias,
             self.n_classes,
-            objective.loss,
-            objective.parameter,
+            *objective.loss,
             objective.l2,
             objective.shrink,
             self.bias_curvature,

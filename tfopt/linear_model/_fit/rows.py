@@ -262,7 +262,7 @@ def tangents(
         change = (wx - state.wx) + (bias - state.bias)
         last = state.grad_pointwise, state.hess_pointwise, change
     losses, slopes, bends, duals, gap = second_order.tangents(
-        state.examples, wx, bias, objective.loss, objective.parameter, last, objective.threads
+        state.examples, wx, bias, *objective.loss, last, objective.threads
     )
     if not losses < FAR:
         losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
@@ -315,8 +315,7 @@ def linearize(
         state.examples,
         w,
         bias,
-        objective.loss,
-        objective.parameter,
+        *objective.loss,
         objective.threads,
     )
     if not (losses < FAR and np.isfinite(gradient).all() and np.isfinite(diagonal).all()):

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from tfopt.linear_model._fit.problem import Problem
-from tfopt.linear_model._fit.reductions import weighted_sum
+from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = [
     "CHEAP",
