@@ -68,7 +68,7 @@ def _case(random: np.random.Generator) -> int:
 def _compare(model: Any, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
     """Compare the objective and the gap with their definitions, to 11 digits of the objective."""
     c = np.ones(len(y), LONG) if weight is None else weight.astype(LONG)
-    parameter, l1, l2 = LONG(model._parameter()), LONG(model.l1), LONG(model._objective(0, 1).l2)
+    parameter, l1, l2 = LONG(model._parameter()), LONG(model.l1), LONG(model._problem(0, 1).l2)
     w, b, a = (
         np.ravel(part).astype(LONG) for part in (model.coef_, model.intercept_, model.dual_coef_)
     )

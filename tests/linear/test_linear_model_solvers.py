@@ -87,7 +87,7 @@ def test_features_are_copied_to_subtract_their_means_only_for_visits(loss: str) 
     solving = "newton-cholesky" if loss in CURVED else "interior-point"
     for solver in (solving, "sdca"):
         model = estimator(loss, solver=solver)
-        data = model._training_data(X + 10, lambda k: y, 1, weight)
+        data = model._samples(X + 10, lambda k: y, 1, weight)
         assert (data.shift is None) == (solver == solving)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.linear_model._blocks.execution import Executor, ThreadExecutor
+from tfopt.linear_model._blocks.fit import fit_blocks as fit_held_blocks
 from tfopt.linear_model._blocks.input import BlockInput, load_block, set_feature_names
+from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model.estimator import SDCAEstimator
 
-__all__ = ["fit_blocks"]
+__all__ = ["fit_blocks", "fit_partitions"]
 
 
 def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = None) -> Any:
@@ -83,15 +86,49 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
     return model
 
 
+def fit_partitions(model: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
+    """Fit an estimator to samples in the fixed blocks of its `num_loss_partitions`."""
+    ends = np.cumsum(model.num_loss_partitions)
+    if ends.size == 0 or ends[-1] != len(y):
+        raise ValueError(
+            f"num_loss_partitions must add up to the number of samples, {len(y)}, not "
+            f"{ends[-1] if ends.size else 0}"
+        )
+    starts = (ends - model.num_loss_partitions).tolist()
+    is_warm = model._is_warm and hasattr(model, "dual_coef_")  # without them the fit is refused
+    duals = np.atleast_2d(model.dual_coef_) if is_warm else None
+    blocks = [
+        (X[i:j], y[i:j], weights[i:j], duals if duals is None else duals[:, i:j])
+        for i, j in zip(starts, ends.tolist(), strict=True)
+    ]
+    with ThreadExecutor(min(model._n_threads(), len(blocks))) as executor:
+        fit = _fit_on(model, executor, BlockInput, blocks)
+    model._warn_unconverged(fit.results)
+
+
+def _fit_on(
+    model: Any, executor: Executor, load: Callable[..., BlockInput], sources: list[tuple[Any, ...]]
+) -> FitResult:
+    """Solve the problems in blocks, which an executor loads from sources."""
+    with model._solver_options() as options:
+        executor.persist(load, sources)
+        collect = executor.map if model.keep_duals else None
+        fit = fit_held_blocks(model, executor, model._problem(0, 1), options, collect)
+    if fit.duals is not None:
+        fit = dataclasses.replace(fit, duals=np.concatenate(fit.duals, axis=-1))
+    model._set_attributes(fit)
+    return fit
+
+
 def _fit(model: Any, blocks: list[Any], executor: Executor | None) -> None:
     model._check_options()
     sources = [*zip(blocks, _duals_of(model, len(blocks)), strict=True)]
     load = partial(_load, of_classes=model._has_classes)
     if executor is None:
         with ThreadExecutor(min(model._n_threads(), len(blocks))) as threads:
-            fit = model._fit_on(threads, load, sources)
+            fit = _fit_on(model, threads, load, sources)
     else:
-        fit = model._fit_on(executor, load, sources)
+        fit = _fit_on(model, executor, load, sources)
     set_feature_names(model, fit.names)
     model.n_features_in_ = fit.results[0].certificate.w.size
     model._block_lengths = fit.lengths

@@ -12,7 +12,8 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.multinomial import Multinomial, solve_multinomial
-from tfopt.linear_model._fit.problem import TrainingData
+from tfopt.linear_model._fit.problem import Samples
+from tfopt.linear_model.block_fits import fit_partitions
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
@@ -246,7 +247,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
                     )
                 self._solve(dataclasses.replace(data, offset=known))
             elif self._has_blocks:
-                self._solve_blocks(X, y, weights)
+                fit_partitions(self, X, y, weights)
             else:
                 self._solve(self._encoded(X, y, weights))
         return self
@@ -266,11 +267,12 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
             raise InvalidArgumentError(f"an offset of a classifier needs {', '.join(missing)}")
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-        X, y = self._validate(X, y)
+        self._check_options()
+        X, y = self._validate_features(X, reset=True, y=y, order="C")
         self.classes_ = class_labels(y)
         return X, y, check_weights(sample_weight, X)
 
-    def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
+    def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> Samples:
         """Return checked samples with their classes as numbers."""
         if self.classes_.size == 2:
             codes = (y == self.classes_[1]).astype(np.intp)
@@ -286,7 +288,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         def target(k: int) -> np.ndarray:
             return np.where(codes == positive[k], 1.0, -1.0)
 
-        return self._training_data(X, target, len(positive), weights)
+        return self._samples(X, target, len(positive), weights)
 
     @property
     def _is_multinomial(self) -> bool:
@@ -311,23 +313,23 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
                     f"{where}: set loss='logistic', which separates each class from the rest"
                 )
 
-    def _solved(self, data: TrainingData) -> FitResult:
+    def _solved(self, data: Samples) -> FitResult:
         if not self._is_multinomial:
             return super()._solved(data)
-        codes = np.zeros(data.X_shape[0], np.int64)
+        codes = np.zeros(data.shape[0], np.int64)
         for k in range(data.n_problems):
             codes[data.target(k) > 0] = k
         problem = Multinomial(
-            *(data.rows, codes, data.n_problems, data.weights, data.X_shape[1]),
+            *(data.rows, codes, data.n_problems, data.weights, data.shape[1]),
             *(self._l2(), bool(self.fit_intercept), data.n_threads),
         )
-        last = self._warm_start(data)
-        start = np.zeros((data.n_problems, data.X_shape[1] + 1))
+        last = self._last_fit(data.shape[0], data.n_problems, data.shape[1], data.shift)
+        start = np.zeros((data.n_problems, data.shape[1] + 1))
         if last is not None:
             start[:, :-1], start[:, -1] = last.w, last.bias if self.fit_intercept else 0.0
         with self._solver_options() as options:
             result, duals = solve_multinomial(problem, start, options)
-        return FitResult([result], duals, data.shift, (data.X_shape[0],))
+        return FitResult([result], duals, data.shift, (data.shape[0],))
 
     def _set_attributes(self, fit: FitResult) -> None:
         shift = None if self._is_multinomial else fit.shift

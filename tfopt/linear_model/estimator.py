@@ -1,9 +1,9 @@
-"""The base class of the SDCA estimators: where fits start, and the fits."""
+"""The base class of the SDCA estimators: from checked samples to a fit in memory."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,113 +12,58 @@ from scipy import sparse
 
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.kernels.linear import visits
-from tfopt.linear_model._blocks.execution import Executor, ThreadExecutor
-from tfopt.linear_model._blocks.fit import (
-    TargetEncoding,
-    fit_blocks,
-)
-from tfopt.linear_model._blocks.input import BlockInput
+from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.coordinates import RowSpace, pays
 from tfopt.linear_model._fit.fit import FitResult, solve_all
 from tfopt.linear_model._fit.newton_alone import solve_by_newton
 from tfopt.linear_model._fit.plan import make_plan
-from tfopt.linear_model._fit.problem import (
-    InitialPoint,
-    Problem,
-    TrainingData,
-    WarmStart,
-    as_rows,
-    centering_shift,
-    dual_point,
-)
+from tfopt.linear_model._fit.problem import LastFit, Samples, as_rows, centering_shift
 from tfopt.linear_model.fitted import SDCAResults
 from tfopt.linear_model.inference import InferenceMixin
-from tfopt.linear_model.parameters import CHOLESKY, SOLVERS, SDCAOptions
+from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.validation import check_offset, check_total
 
 __all__ = ["SDCAEstimator"]
 
 
-class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
+class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     """A linear model that is fitted by stochastic dual coordinate ascent."""
 
-    def _validate(self, X: Any, y: Any, **options: Any) -> tuple[Any, np.ndarray]:
-        self._check_options()
-        checked: tuple[Any, np.ndarray] = self._validate_features(
-            X, reset=True, y=y, order="C", **options
-        )
-        return checked
-
-    def _initial_point(
-        self, data: TrainingData, objective: Problem, last: WarmStart | None, k: int
-    ) -> InitialPoint:
-        """Return where the solver of a problem starts."""
-        y = data.target(k)
-        zeros = np.zeros(len(y))
-
-        def curvature() -> np.ndarray:  # of visits, which need l2
-            result: np.ndarray = data.squared_norms / objective.l2
-            return result
-
-        if last is None:
-            bias = self._constant_intercept(y, data.weights)
-            return InitialPoint(y, data.weights, curvature, zeros, bias)
-        point = InitialPoint(y, data.weights, curvature, zeros, last.bias[k], last.w[k])
-        duals = last.duals[k] if last.duals is not None else dual_point(objective, point)
-        return point._replace(a=objective.phi.clip_duals(duals, y))
-
-    def _warm_start(self, data: TrainingData) -> WarmStart | None:
-        """Return the last fit, if this one goes on from there."""
-        self._check_warm_start(data.X_shape[0], data.n_problems, data.X_shape[1])
+    def _last_fit(
+        self, n_samples: int, n_problems: int, n_features: int, shift: np.ndarray | None
+    ) -> LastFit | None:
+        """Return the last fit, if this one goes on from there; refuse one of another shape."""
         if not self._is_warm:
             return None
-        bias = self._initial_intercepts([0.0] * data.n_problems, data.shift)
-        duals = np.atleast_2d(self.dual_coef_) if self._has_duals_of(data.X_shape[0]) else None
-        return WarmStart(self._dense_coef(), bias, duals)
-
-    def _has_duals_of(self, n_examples: int) -> bool:
-        """Whether the last fit has left dual variables of as many samples."""
-        return hasattr(self, "dual_coef_") and self.dual_coef_.shape[-1] == n_examples
-
-    def _check_warm_start(self, n_examples: int, n_problems: int, n_features: int) -> None:
-        """Refuse a warm start from a fit of another shape."""
-        if not self._is_warm:
-            return
-        last, now = self._dense_coef().shape, (n_problems, n_features)
-        for k, what in enumerate(("problems, one for each class,", "features")):
-            if last[k] != now[k]:
+        w, bias = self._dense_coef(), np.atleast_1d(self.intercept_)
+        things = "problems, one for each class,", "features"
+        for last, now, what in zip(w.shape, (n_problems, n_features), things, strict=True):
+            if last != now:
                 raise InvalidArgumentError(
-                    f"warm_start goes on from the last fit: it had {last[k]} {what} and this one "
-                    f"has {now[k]}; set warm_start=False"
+                    f"warm_start goes on from the last fit: it had {last} {what} and this one has "
+                    f"{now}; set warm_start=False"
                 )
-        if not self._has_duals_of(n_examples) and (self._in_blocks or not self._phi.is_smooth):
+        length = self.dual_coef_.shape[-1] if hasattr(self, "dual_coef_") else None
+        if length != n_samples and (self._in_blocks or not self._phi.is_smooth):
             where = "in blocks" if self._in_blocks else f"with loss={self.loss!r}"
-            length = self.dual_coef_.shape[-1] if hasattr(self, "dual_coef_") else None
             reason = (
                 "which were not kept: set keep_duals=True"
                 if length is None
-                else f"it had {length} samples and this one has {n_examples}: set warm_start=False"
+                else f"it had {length} samples and this one has {n_samples}: set warm_start=False"
             )
             raise InvalidArgumentError(
                 f"warm_start {where} goes on from the dual variables of the last fit's samples, "
                 + reason
             )
+        if shift is not None:
+            bias = bias + (w * shift).sum(axis=1)
+        has_duals = length == n_samples and not self._in_blocks  # blocks have their own
+        return LastFit(w, bias, np.atleast_2d(self.dual_coef_) if has_duals else None)
 
-    def _initial_intercepts(self, guesses: Sequence[float], shift: np.ndarray | None) -> np.ndarray:
-        """Return the initial intercepts, given guesses and the centering shift."""
-        if not self._is_warm:
-            return np.array(guesses)
-        biases: np.ndarray = np.atleast_1d(self.intercept_)
-        return biases if shift is None else biases + (self._dense_coef() * shift).sum(axis=1)
-
-    def _warm_start_weights(self) -> np.ndarray | None:
-        """Return the weights of the last fit if this is a warm start, for each problem."""
-        return self._dense_coef() if self._is_warm else None
-
-    def _training_data(
+    def _samples(
         self, X: Any, target: Callable[[int], np.ndarray], n_problems: int, weights: np.ndarray
-    ) -> TrainingData:
+    ) -> Samples:
         """Return what all fits to the same samples need, whatever their penalties."""
         most = SOLVERS[CHOLESKY].most_features
         if self.l1 == self._l2() == 0 and X.shape[1] > most:
@@ -133,95 +78,58 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
                 f"allowed; set solver={self._other_solver(X.shape[1])!r}"
             )
         n_threads = self._n_threads()
-        data = TrainingData(as_rows(X), X.shape, None, target, n_problems, weights, n_threads)
+        samples = Samples(
+            *(as_rows(X), X.shape, None, target, n_problems, weights),
+            *(self._constant_intercept, n_threads),
+        )
         if not self.fit_intercept or sparse.issparse(X):
-            return data
+            return samples
         moments = visits.moments(X, n_threads)
-        data.sum_of_squares = float(moments[1].sum())
+        samples.sum_of_squares = float(moments[1].sum())
 
         def is_factorized() -> bool:
-            objective = self._objective(X.shape[1], 1, data.rows)
-            if not objective.is_penalized:
+            problem = self._problem(X.shape[1], 1, samples.rows)
+            if not problem.is_penalized:
                 return True
             asked = self._parameters()._replace(polish=False)
-            plan = make_plan(objective, asked, n_problems, lambda: data.mean_square)
+            plan = make_plan(problem, asked, n_problems, lambda: samples.mean_square)
             return plan.begins_with_steps and plan.forms_hessian
 
         shift = centering_shift(moments, len(X), is_factorized)
         if shift is None:
-            return data
-        return dataclasses.replace(data, rows=as_rows(X - shift), shift=shift, sum_of_squares=None)
+            return samples
+        rows = as_rows(X - shift)
+        return dataclasses.replace(samples, rows=rows, shift=shift, sum_of_squares=None)
 
-    def _solve(self, data: TrainingData) -> None:
+    def _solve(self, samples: Samples) -> None:
         """Fit to samples in memory."""
-        fit = self._solved(data)
+        fit = self._solved(samples)
         self._set_attributes(fit)
         self._warn_unconverged(fit.results)
 
-    def _solved(self, data: TrainingData) -> FitResult:
+    def _solved(self, samples: Samples) -> FitResult:
         """Solve the problem of each class, in parallel."""
-        workers, n_threads = data.workers_and_threads()
-        objective = self._objective(data.X_shape[1], n_threads, data.rows)
-        if data.squares_overflow(objective.l2 or 1.0):
+        n, (n_samples, n_features) = samples.n_problems, samples.shape
+        workers, n_threads = samples.workers_and_threads()
+        problem = self._problem(n_features, n_threads, samples.rows)
+        if samples.squares_overflow(problem.l2 or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
-        start = partial(self._initial_point, data, objective, self._warm_start(data))
-        if not objective.is_penalized or data.offset is not None:
-            return self._solved_by_newton(data, objective._replace(offset=data.offset), start)
-        n, square = data.n_problems, lambda: data.mean_square
+        last = self._last_fit(n_samples, n, n_features, samples.shift)
+        start, square = partial(samples.initial_point, problem, last), lambda: samples.mean_square
+        duals, results = np.empty((n if self.keep_duals else 0, n_samples)), None
         with self._solver_options() as options:
-            duals = np.empty((n if self.keep_duals else 0, data.X_shape[0]))
-            results = None
-            if objective.has_few_rows and pays(objective, options, square):
-                data.row_space = space = data.row_space or RowSpace(data.rows, data.n_threads)
-                if space.is_exact:
-                    results = space.solve_all(objective, start, n, options, square, workers, duals)
+            if not problem.is_penalized or samples.offset is not None:
+                problem = problem._replace(offset=samples.offset)
+                results = solve_by_newton(problem, start, n, options, duals)
+            elif problem.has_few_rows and pays(problem, options, square):
+                if samples.row_space is None:
+                    samples.row_space = RowSpace(samples.rows, samples.n_threads)
+                if (space := samples.row_space).is_exact:
+                    results = space.solve_all(problem, start, n, options, square, workers, duals)
             if results is None:
-                plan = make_plan(objective, options, n, square)
-                results = solve_all(objective, start, n, options, plan, workers, duals)
-        return FitResult(results, duals, data.shift, (len(data.weights),))
-
-    def _solved_by_newton(
-        self, data: TrainingData, objective: Problem, start: Callable[[int], InitialPoint]
-    ) -> FitResult:
-        """Solve the problem of each class, one after the other."""
-        with self._solver_options() as options:
-            pairs = [
-                solve_by_newton(objective, start(k), options, k) for k in range(data.n_problems)
-            ]
-        duals = np.array([a for _, a in pairs]) if self.keep_duals else np.empty((0, 0))
-        return FitResult([result for result, _ in pairs], duals, data.shift, (len(data.weights),))
-
-    def _solve_blocks(self, X: Any, y: np.ndarray, weights: np.ndarray) -> None:
-        """Solve the problems in fixed blocks of samples."""
-        ends = np.cumsum(self.num_loss_partitions)
-        if ends.size == 0 or ends[-1] != len(y):
-            raise ValueError(
-                f"num_loss_partitions must add up to the number of samples, {len(y)}, not "
-                f"{ends[-1] if ends.size else 0}"
-            )
-        starts = (ends - self.num_loss_partitions).tolist()
-        self._check_warm_start(len(y), len(self._dense_coef()) if self._is_warm else 0, X.shape[1])
-        duals = np.atleast_2d(self.dual_coef_) if self._is_warm else None
-        blocks = [
-            (X[i:j], y[i:j], weights[i:j], duals if duals is None else duals[:, i:j])
-            for i, j in zip(starts, ends.tolist(), strict=True)
-        ]
-        with ThreadExecutor(min(self._n_threads(), len(blocks))) as executor:
-            fit = self._fit_on(executor, BlockInput, blocks)
-        self._warn_unconverged(fit.results)
-
-    def _fit_on(
-        self, executor: Executor, load: Callable[..., BlockInput], sources: list[tuple[Any, ...]]
-    ) -> FitResult:
-        """Solve the problems in blocks, which an executor loads from sources."""
-        with self._solver_options() as options:
-            executor.persist(load, sources)
-            collect = executor.map if self.keep_duals else None
-            fit = fit_blocks(self, executor, self._objective(0, 1), options, collect)
-        if fit.duals is not None:
-            fit = dataclasses.replace(fit, duals=np.concatenate(fit.duals, axis=-1))
-        self._set_attributes(fit)
-        return fit
+                plan = make_plan(problem, options, n, square)
+                results = solve_all(problem, start, n, options, plan, workers, duals)
+        return FitResult(results, duals, samples.shift, (n_samples,))
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Check options and samples; return X, y and the samples' weights."""
@@ -234,7 +142,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         if (offset := check_offset(offset, X)) is None:
             return y, weights, 1.0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            targets, factor = self._objective(0, 1).phi.without_offset(y.T, offset)
+            targets, factor = self._problem(0, 1).phi.without_offset(y.T, offset)
             weights = weights * factor
         is_known = np.isfinite(targets).all() and np.isfinite(weights).all()
         if not is_known or self._phi.is_outside(targets).any() or (np.asarray(factor) == 0).any():
@@ -245,7 +153,7 @@ class SDCAEstimator(SDCAOptions, SDCAResults, InferenceMixin, LinearModel):
         check_total(float(weights.sum()))
         return targets.T, weights, factor
 
-    def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
+    def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> Samples:
         """Return checked samples as the solvers take them."""
         raise NotImplementedError
 

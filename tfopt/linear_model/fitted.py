@@ -13,28 +13,16 @@ from tfopt.imports import imported
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.monitor import SolverResult
 from tfopt.linear_model._fit.plan import applies_in_blocks
+from tfopt.linear_model.parameters import SDCAOptions
 
 __all__ = ["SDCAResults"]
 
 
-class SDCAResults:
+class SDCAResults(SDCAOptions):
     """What an SDCA estimator says of its fit."""
 
-    loss: Any
-    l1: Any
-    max_iter: Any
-    max_time: Any
     keep_duals: Any
-
-    @property
-    def _tol(self) -> float:
-        """The relative duality gap to stop at."""
-        raise NotImplementedError
-
-    @property
-    def _in_blocks(self) -> bool:
-        """Whether the samples are fitted in fixed blocks."""
-        raise NotImplementedError
+    n_features_in_: int
 
     def _set_attributes(self, fit: FitResult) -> None:
         """Set the fitted attributes."""
@@ -76,9 +64,9 @@ class SDCAResults:
                 stacklevel=4,
             )
 
-    def _advice(self: Any) -> str:
+    def _advice(self) -> str:
         """Return further advice for a fit that does not converge."""
-        if self._in_blocks and not applies_in_blocks(self._objective(self.n_features_in_, 1)):
+        if self._in_blocks and not applies_in_blocks(self._problem(self.n_features_in_, 1)):
             return (
                 "or have fewer blocks, best of all one: Newton's method does not apply here, and "
                 "each block is visited towards a minimum of its own"

@@ -355,7 +355,7 @@ class SDCAOptions(LossChoice):
             return 1  # joblib takes long to say so
         return max(1, min(int(effective_n_jobs(n_jobs)), most))
 
-    def _objective(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Problem:
+    def _problem(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Problem:
         """Return the objective of the options."""
         return Problem(
             rows=rows,

@@ -99,7 +99,7 @@ class WarmFits:
         """Return a path for each problem if that is cheap, else none."""
         model, data = self.model, self.data
         _, n_threads = data.workers_and_threads()
-        objective = model._objective(data.X_shape[1], n_threads, data.rows)
+        objective = model._problem(data.shape[1], n_threads, data.rows)
         squared = objective.phi.is_quadratic
         if squared and self.l1s.any():
             plan = make_plan(objective, Parameters(DESCENT))
@@ -117,7 +117,7 @@ class WarmFits:
         if data.squares_overflow(self.l2s.min() or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         model.keep_duals = False  # those of the solutions are never needed
-        points = [model._initial_point(data, objective, None, k) for k in range(data.n_problems)]
+        points = [data.initial_point(objective, None, k) for k in range(data.n_problems)]
         if squared:
             return paths_of_targets(objective, points, plan)
         return [NewtonPath(objective, point, plan, k) for k, point in enumerate(points)]
@@ -157,7 +157,7 @@ class WarmFits:
         if len(solved) < len(results):
             self._paths = []
             return None
-        return FitResult(solved, np.empty((0, 0)), self.data.shift, self.data.X_shape[:1])
+        return FitResult(solved, np.empty((0, 0)), self.data.shift, self.data.shape[:1])
 
     def _solve_paths(self, options: Parameters) -> list[SolverResult | None]:
         """Return the next solution of each path, or None where no step leads there."""
@@ -288,7 +288,7 @@ def sdca_path(
     penalties = path_penalties(l1s, l2s, l1, l2, eps, largest)
     fits = WarmFits(model, X, y, sample_weight, *penalties, offset)
     n, problems = len(fits.order), fits.data.n_problems
-    coefs = np.empty((n, problems, fits.data.X_shape[1]))
+    coefs = np.empty((n, problems, fits.data.shape[1]))
     intercepts, objectives, dual_gaps = np.empty((3, n, problems))
     n_iters = np.empty((n, problems), np.int64)
     for k in fits.order:

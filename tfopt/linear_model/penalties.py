@@ -10,7 +10,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.linear import visits
-from tfopt.linear_model._fit.problem import TrainingData
+from tfopt.linear_model._fit.problem import Samples
 from tfopt.linear_model.constant_model import Counts
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.loss_record import PointwiseLoss, weighted_sum
@@ -94,15 +94,15 @@ def _checked(name: str, values: Any, other: float) -> np.ndarray:
     return array
 
 
-def largest_l1(model: SDCAEstimator, data: TrainingData) -> float:
+def largest_l1(model: SDCAEstimator, data: Samples) -> float:
     """Return an l1 with which all weights are 0, whatever l2 is.
 
     There is none smaller for smooth losses; of others the duals are not unique.
     """
-    objective = model._objective(data.X_shape[1], data.n_threads, data.rows)._replace(l2=1.0)
+    objective = model._problem(data.shape[1], data.n_threads, data.rows)._replace(l2=1.0)
     largest = 0.0
     for k in range(data.n_problems):
-        examples = np.zeros(data.X_shape[0], visits.EXAMPLE)
+        examples = np.zeros(data.shape[0], visits.EXAMPLE)
         examples["y"], examples["weight"] = y, w = data.target(k), data.weights
         examples["a"] = _duals_of_constant(objective.phi, y, w, objective.intercept)
         largest = max(largest, float(np.abs(objective.weights_of(examples)).max(initial=0)))

@@ -117,7 +117,7 @@ class PenaltyChoice(LinearModel):
         splitter = check_cv(self.cv, y, classifier=is_classifier(self))
         folds = list(splitter.split(X, y, **of_split))
         scorer = None if self.scoring is None else check_scoring(whole, scoring=self.scoring)
-        phi = whole._phi if whole._phi.is_joint else whole._objective(0, 1).phi
+        phi = whole._phi if whole._phi.is_joint else whole._problem(0, 1).phi
         fold_fits = FoldFits(lambda: self._estimator(n_jobs=1), X, targets, masses, l1s, l2s)
 
         def scores_of(train: np.ndarray, test: np.ndarray) -> Any:

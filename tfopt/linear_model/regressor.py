@@ -13,7 +13,8 @@ from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.least_squares import paths_of_targets, residuals
 from tfopt.linear_model._fit.plan import make_plan
-from tfopt.linear_model._fit.problem import TrainingData
+from tfopt.linear_model._fit.problem import Samples
+from tfopt.linear_model.block_fits import fit_partitions
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.losses import regression_losses
@@ -194,10 +195,11 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
             X, y, weights = self._checked(X, y, sample_weight)
             y, weights, factor = self._without_offset(X, y, weights, offset)
             scales = np.ndim(factor) > 0
-            if scales and self._is_warm and self._has_duals_of(len(weights)):
-                self.dual_coef_ = self.dual_coef_ / factor
+            last = getattr(self, "dual_coef_", None) if scales and self._is_warm else None
+            if last is not None and last.shape[-1] == len(weights):
+                self.dual_coef_ = last / factor
             if self._has_blocks:
-                self._solve_blocks(X, y, weights)
+                fit_partitions(self, X, y, weights)
             else:
                 self._solve(self._encoded(X, y, weights))
             if scales and self.keep_duals:
@@ -213,30 +215,33 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
                 f"{what} has one target, and y has {n_targets} columns: fit a model for each, as "
                 "sklearn.multioutput.MultiOutputRegressor does"
             )
-        X, y = self._validate(X, y, y_numeric=True, multi_output=n_targets > 1)
+        self._check_options()
+        X, y = self._validate_features(
+            *(X, True), y=y, order="C", y_numeric=True, multi_output=n_targets > 1
+        )
         y, self._has_targets = y.astype(np.float64), n_targets > 1
         weights = check_weights(sample_weight, X)
         if self._phi.is_outside(y).any():
             raise ValueError(f"loss={self.loss!r} needs {self._phi.domain} targets")
         return X, y, weights
 
-    def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> TrainingData:
+    def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> Samples:
         """Return checked samples."""
         targets = np.ascontiguousarray(np.atleast_2d(y.T))
         with np.errstate(over="ignore"):
             for each in targets:
                 squares = weighted_sum(weights, np.square(each))
                 self._check_sums(weighted_sum(weights, each), squares)
-        return self._training_data(X, lambda k: targets[k], len(targets), weights)
+        return self._samples(X, lambda k: targets[k], len(targets), weights)
 
-    def _solved(self, data: TrainingData) -> FitResult:
+    def _solved(self, data: Samples) -> FitResult:
         together = self._has_targets and (self.l1 > 0 or self._l2() > 0)
         return (self._solved_together(data) if together else None) or super()._solved(data)
 
-    def _solved_together(self, data: TrainingData) -> FitResult | None:
+    def _solved_together(self, data: Samples) -> FitResult | None:
         """Solve for several targets by one factorization, if it applies to each of them."""
         _, n_threads = data.workers_and_threads()
-        objective = self._objective(data.X_shape[1], n_threads, data.rows)
+        objective = self._problem(data.shape[1], n_threads, data.rows)
         plan = make_plan(objective, self._parameters(), data.n_problems)
         if (
             plan.solver != CHOLESKY
@@ -245,17 +250,17 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         ):
             return None
         n = data.n_problems
-        points = [self._initial_point(data, objective, None, k) for k in range(n)]
+        points = [data.initial_point(objective, None, k) for k in range(n)]
         with self._solver_options(seed=0) as options:  # nothing is drawn
             paths = paths_of_targets(objective, points, plan)
             results = [path.solve(0.0, objective.l2, options) for path in paths]
         solved = [result for result in results if result is not None]
         if len(solved) < n:
             return None
-        duals = np.empty((0, data.X_shape[0]))
+        duals = np.empty((0, data.shape[0]))
         if self.keep_duals:
             duals = residuals(objective, points, [result.certificate for result in solved])
-        return FitResult(solved, duals, data.shift, data.X_shape[:1])
+        return FitResult(solved, duals, data.shift, data.shape[:1])
 
     def _check_sums(self, weighted: float, squares: float) -> None:
         """Refuse targets without a minimum, given their weighted sum and that of their squares."""

@@ -85,7 +85,7 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
                 executor.persist(load, sources)
                 if prepare is not None:
                     executor.map_reduce(*prepare)
-                objective, collect = self._objective(0, 1), executor.futures
+                objective, collect = self._problem(0, 1), executor.futures
                 return fit_blocks(self, executor, objective, options, collect, checkpoints)
 
             fit = recovered(attempt, lambda: checkpoints.reached)

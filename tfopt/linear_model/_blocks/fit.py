@@ -213,12 +213,12 @@ def fit_blocks(
     lengths, n_weights = _agreed_shape(summary["shapes"])
     objective = objective._replace(n_weights=n_weights)
     encoding = estimator._target_encoding(summary)
-    estimator._check_warm_start(summary["n"], len(encoding.positive), n_weights)
     shift = None
     if "moments" in summary:  # with an intercept and dense features
         moments = summary["moments"][n_weights]
         shift = centering_shift(moments, summary["n"], lambda: False)
-    biases = estimator._initial_intercepts(encoding.biases, shift).tolist()
+    last = estimator._last_fit(summary["n"], len(encoding.positive), n_weights, shift)
+    biases = list(encoding.biases) if last is None else last.bias.tolist()
     sums = executor.map_reduce(init_block, InitRequest(objective, encoding, shift, options.seed))
     curvature = 0.0
     if objective.intercept:
@@ -235,9 +235,8 @@ def fit_blocks(
     epochs = Epochs(objective, design, lambda: visits)
     minimization = Minimization(plan, steps, epochs, design.keep_best, options, n_problems)
     if plan.begins_with_steps:
-        last = estimator._warm_start_weights()
         for k, ascent in enumerate(ascents):
-            w = ascent.v if last is None else last[k]
+            w = ascent.v if last is None else last.w[k]
             certifies = last is not None and plan.steps == INTERIOR
             minimization.begin_steps(k, w, biases[k], tentatively=certifies)
     if checkpoints is not None:

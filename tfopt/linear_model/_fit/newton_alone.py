@@ -8,7 +8,7 @@ What rounding leaves of it, and what a move into their range does, is counted to
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -36,9 +36,13 @@ ROUNDING, LEAST = 1e-3, 2.0**-60
 
 
 def solve_by_newton(
-    objective: Problem, initial: InitialPoint, options: Parameters, number: int
-) -> tuple[SolverResult, np.ndarray]:
-    """Minimize the losses and the penalty of l2, without l1; return the dual variables, too.
+    objective: Problem,
+    initial_point: Callable[[int], InitialPoint],
+    n_problems: int,
+    options: Parameters,
+    duals: np.ndarray,
+) -> list[SolverResult]:
+    """Minimize the losses and the penalty of l2, without l1, as `fit.solve_all` does.
 
     Raises
     ------
@@ -50,12 +54,17 @@ def solve_by_newton(
     why = "with an offset" if objective.is_penalized else "without a penalty"
     reason = f"{CHOLESKY}: {why} nothing else applies"
     plan = Plan(CHOLESKY, CHOLESKY, reason, is_only=True, step_polishes=step_polishes)
-    steps = NewtonAlone(objective, rows.RowState.initial(initial.examples()))
-    minimization = Minimization(plan, steps, None, steps.keep_best, options, 1, number)
-    w = np.zeros(objective.n_weights) if initial.w is None else initial.w
-    minimization.begin_steps(0, w, initial.bias)
-    minimization.run()
-    return minimization.monitors[0].result(), steps.best
+    results = []
+    for k in range(n_problems):
+        initial = initial_point(k)
+        steps = NewtonAlone(objective, rows.RowState.initial(initial.examples()))
+        minimization = Minimization(plan, steps, None, steps.keep_best, options, 1, k)
+        w = np.zeros(objective.n_weights) if initial.w is None else initial.w
+        minimization.begin_steps(0, w, initial.bias)
+        minimization.run()
+        results.append(minimization.monitors[0].result())
+        duals[k : k + 1] = steps.best
+    return results
 
 
 class NewtonAlone(Steps):

@@ -24,8 +24,8 @@ __all__ = [
     "NO_ROWS",
     "Problem",
     "Rows",
-    "TrainingData",
-    "WarmStart",
+    "Samples",
+    "LastFit",
     "as_rows",
     "centering_shift",
     "dual_point",
@@ -184,6 +184,22 @@ class InitialPoint(NamedTuple):
         return examples
 
 
+class LastFit(NamedTuple):
+    """An earlier fit that is thought to be near, for the shifted features.
+
+    Attributes
+    ----------
+    w : ndarray, shape (n_problems, n_features)
+    bias : ndarray, shape (n_problems,)
+    duals : ndarray, shape (n_problems, n_samples), or None
+        If they are known, and of the same samples.
+    """
+
+    w: np.ndarray
+    bias: np.ndarray
+    duals: np.ndarray | None
+
+
 def dual_point(objective: Problem, initial: InitialPoint) -> np.ndarray:
     """Return the dual variables that belong to the weights: minus the losses' derivatives."""
     assert initial.w is not None
@@ -270,20 +286,22 @@ def rows_at(objective: Problem, at: np.ndarray) -> Rows:
 
 
 @dataclasses.dataclass
-class TrainingData:
+class Samples:
     """The samples as the solvers take them, for any penalties.
 
     Attributes
     ----------
     rows : tuple of ndarray
         The features, minus `shift`.
-    X_shape : tuple of int
+    shape : tuple of int
     shift : ndarray, shape (n_features,), or None
     target : callable
         From the number of a problem to its labels, which are made when they are needed: those of
         many classes at once would take more memory than the rows.
     n_problems : int
     weights : ndarray, shape (n_samples,)
+    intercept : callable
+        From labels and weights to the intercept of the constant model, or a guess of it.
     n_threads : int
         How many threads to use at most.
     sum_of_squares : float or None
@@ -295,15 +313,31 @@ class TrainingData:
     """
 
     rows: Rows
-    X_shape: tuple[int, int]
+    shape: tuple[int, int]
     shift: np.ndarray | None
     target: Callable[[int], np.ndarray]
     n_problems: int
     weights: np.ndarray
+    intercept: Callable[[np.ndarray, np.ndarray], float]
     n_threads: int
     sum_of_squares: float | None = None
     offset: np.ndarray | None = None
     row_space: RowSpace | None = None
+
+    def initial_point(self, objective: Problem, last: LastFit | None, k: int) -> InitialPoint:
+        """Return where the solver of a problem starts: at the weights 0, or at the last fit."""
+        y, zeros = self.target(k), np.zeros(self.shape[0])
+
+        def curvature() -> np.ndarray:
+            result: np.ndarray = self.squared_norms / objective.l2
+            return result
+
+        if last is None:
+            bias = self.intercept(y, self.weights)
+            return InitialPoint(y, self.weights, curvature, zeros, bias)
+        point = InitialPoint(y, self.weights, curvature, zeros, last.bias[k], last.w[k])
+        duals = last.duals[k] if last.duals is not None else dual_point(objective, point)
+        return point._replace(a=objective.phi.clip_duals(duals, y))
 
     def workers_and_threads(self) -> tuple[int, int]:
         """Return how many problems to solve at a time, and on how many threads each."""
@@ -320,27 +354,10 @@ class TrainingData:
         """The mean of `squared_norms`."""
         if self.sum_of_squares is None:
             return float(self.squared_norms.mean())
-        return self.sum_of_squares / self.X_shape[0]
+        return self.sum_of_squares / self.shape[0]
 
     def squares_overflow(self, l2: float) -> bool:
         """Whether a row's square divided by l2 is infinite."""
         if self.sum_of_squares is not None and math.isfinite(self.sum_of_squares / l2):
             return False
         return not math.isfinite(self.squared_norms.max(initial=0) / l2)
-
-
-@dataclasses.dataclass(frozen=True)
-class WarmStart:
-    """An earlier fit that is thought to be near, for the shifted features.
-
-    Attributes
-    ----------
-    w : ndarray, shape (n_problems, n_features)
-    bias : ndarray, shape (n_problems,)
-    duals : ndarray, shape (n_problems, n_samples), or None
-        If they are known, and of the same samples.
-    """
-
-    w: np.ndarray
-    bias: np.ndarray
-    duals: np.ndarray | None
