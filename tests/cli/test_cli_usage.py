@@ -25,7 +25,7 @@ from tfopt.cli.options import (
     OPTIONS,
     STREAM_LOSSES,
 )
-from tfopt.cli.parser import COMMANDS
+from tfopt.cli.parser import _STEPS, COMMANDS
 from tfopt.core.versions import versions
 from tfopt.linear_model import FTRLClassifier, FTRLRegressor, losses
 from tfopt.linear_model.parameters import SOLVERS
@@ -160,13 +160,16 @@ def test_wrong_usage(cli, folder, line, message):
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("flag", ["--optimizer=adam", "--set", "--holdout", "--chunk-size"])
+@pytest.mark.parametrize(
+    "flag",
+    [*sorted(_STEPS), "--optimizer=adam", "--solver=optimizer", "--solver=adam", "--solver=sgd"],
+)
 def test_flags_of_steps_say_where_they_went(cli, flag):
     outcome = cli("train", flag, "1")
     assert outcome.code == 2 and outcome.err.count("\n") == 1
     page, example = re.findall(r"docs/\S+\.(?:md|py)", outcome.err)
     docs = Path(__file__).parents[2]
-    assert f"{flag.partition('=')[0]}: training by the steps" in outcome.err
+    assert flag.partition("=")[0] in outcome.err and "training by the steps" in outcome.err
     assert Path(example).name in (docs / page).read_text() and (docs / example).exists()
 
 

@@ -164,6 +164,8 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
         hint = _meant(wrong[1], re.findall(r"[\w-]+", wrong[2])) if wrong else ""
+        if wrong and not hint and message.startswith("argument --solver"):
+            hint = f"; {_STEPS_ARE_AN_EXAMPLE}"
         self.exit(2, f"{self.prog}: error: {message}{hint} (see {self.prog} --help)\n")
 
     def refuse_unknown(self, unknown: list[str]) -> NoReturn:
@@ -354,8 +356,6 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
     arguments.on_cluster = arguments.dask is not None or arguments.workers is not None
     if arguments.on_cluster and arguments.blocks is None:
         arguments.settings = arguments.settings.replaced(blocks=BLOCKS)
-    if arguments.offset is not None and arguments.on_cluster:
-        parser.error("--offset does not work on a cluster")
     is_libsvm = arguments.reading.format_of(arguments.data) == "libsvm"
     if arguments.offset is not None and is_libsvm and arguments.test:
         parser.error("--offset of a LIBSVM file does not go with --test: its rows have none")
