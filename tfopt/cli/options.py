@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 #: The losses; a test compares them, and their options below, with the library's records.
-CLASSIFICATION = ("logistic", "multinomial", "hinge", "smooth_hinge", "squared_hinge")
+JOINT = ("multinomial",)
+CLASSIFICATION = ("logistic", *JOINT, "hinge", "smooth_hinge", "squared_hinge")
 INSENSITIVE = ("epsilon_insensitive", "squared_epsilon_insensitive")
 LOSSES = (
     *(*CLASSIFICATION, "squared", "poisson", "gamma", "tweedie", "huber", "quantile"),
@@ -50,7 +51,7 @@ MODELS = (".npz", ".json", ".onnx")
 CERTIFIED = ("auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point")
 #: The solver that learns rows as they are read, and its losses.
 STREAMS = ("ftrl",)
-STREAM_LOSSES = tuple(loss for loss in LOSSES if loss != "multinomial")
+STREAM_LOSSES = tuple(loss for loss in LOSSES if loss not in JOINT)
 #: The solvers whose fits can be saved, "auto" on a cluster.
 SAVED = ("auto", *STREAMS)
 #: What says that the files of a folder are the blocks.
@@ -149,8 +150,7 @@ OPTIONS = (
         Option("--label", "column of the labels", metavar="COL", formats=TABLES),
         Option("--weight", "the weights of rows: a column; of LIBSVM a file", metavar="COL"),
         Option("--offset", "what is added to w·x: a column; of LIBSVM a file", metavar="COL",
-               losses=tuple(loss for loss in LOSSES if loss not in CLASSIFICATION),
-               solvers=CERTIFIED),
+               losses=tuple(loss for loss in LOSSES if loss not in CLASSIFICATION)),
         Option("--sep", "what is between fields of CSV, or tab", separator, "CHARACTER",
                shown="by suffix", formats=CSV),
     ),

@@ -129,11 +129,15 @@ class _Graph:
         return self.node("Gemm", [self.input, *inputs], output)
 
 
+def _loss_of(model: Any) -> Any:
+    return imported("tfopt.linear_model.losses").LOSSES[model.loss]
+
+
 def _convert_regressor(scope: Any, operator: Any, container: Any) -> None:
     """Add the nodes of a regressor."""
     graph, model = _Graph(scope, operator, container), operator.raw_operator
     output = operator.outputs[0].full_name
-    if imported("tfopt.linear_model.losses").LOSSES[model.loss].link == "log":
+    if _loss_of(model).link == "log":
         graph.node("Exp", [graph.scores(model)], output)
     else:
         graph.scores(model, output)
@@ -158,7 +162,7 @@ def _convert_classifier(scope: Any, operator: Any, container: Any) -> None:
         graph.node("Identity", [both], second)
     elif n_classes == 2:
         graph.node("Sigmoid", [both], second)
-    elif getattr(model, "loss", None) == "multinomial":
+    elif _loss_of(model).is_joint:
         graph.node("Softmax", [both], second, axis=1)
     else:
         shares = graph.node("Sigmoid", [both])

@@ -191,7 +191,7 @@ class FoldFits:
     ) -> None:
         self._new_model, self._samples, self._penalties = new_model, (X, y, weights), (l1s, l2s)
         self._all: WarmFits | None = None
-        if (model := new_model()).loss == "squared":
+        if (model := new_model())._phi.is_quadratic:
             fits = WarmFits(model, X, y, weights, l1s, l2s)
             self._all = fits if fits._paths else None
 

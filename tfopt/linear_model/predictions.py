@@ -119,13 +119,9 @@ class LinearModel(CheckedData, CoefficientsMixin, BaseEstimator):  # type: ignor
         return tags
 
 
-def _loss_of(model: Any) -> PointwiseLoss:
-    return LOSSES[getattr(model, "loss", "logistic")]
-
-
 def has_probabilities(model: Any) -> bool:
     """Return True, or raise AttributeError for a loss without probabilities."""
-    name = getattr(model, "loss", "logistic")
+    name = model.loss
     names = [each for each, loss in LOSSES.items() if loss.is_classification and loss.link]
     if name not in names:
         needed = " or ".join(map(repr, names))
@@ -187,7 +183,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         ndarray of float64, shape (n_samples, n_classes)
         """
         scores = self._class_scores(X, offset)
-        if _loss_of(self).is_joint and scores.shape[1] > 1:
+        if LOSSES[self.loss].is_joint and scores.shape[1] > 1:
             p: np.ndarray = softmax(scores, axis=1)
             return p
         return probabilities(scores)
@@ -239,7 +235,8 @@ class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
         ndarray of float64, shape (n_samples,) or, of several targets, (n_samples, n_targets)
         """
         scores = self._scores(X, offset)
-        return _loss_of(self).inverse_link(scores[:, 0] if scores.shape[1] == 1 else scores)
+        phi: PointwiseLoss = LOSSES[self.loss]
+        return phi.inverse_link(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return D squared: by which share the loss is below that of the best constant.

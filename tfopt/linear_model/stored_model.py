@@ -174,7 +174,7 @@ def stored_model_of(estimator: Any) -> StoredModel:
             "has a coefficient for each column of X, and not how names are hashed; pickle the "
             "estimator instead"
         )
-    option = LOSSES[getattr(estimator, "loss", "logistic")].option
+    option = LOSSES[estimator.loss].option
     if option is not None and np.ndim(getattr(estimator, option.name, 0)) > 0:
         raise InvalidArgumentError(
             f"a model of several values of {option.name} cannot be stored: a file has one; pickle "

@@ -16,6 +16,7 @@ from tfopt.kernels.tf_sdca.fingerprint_table import FingerprintTable
 from tfopt.sdca_model.batches import Batch, SparseFeatureColumn, batch_of, rounds
 from tfopt.sdca_model.files import check_same, save_model, saved_model
 from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
+from tfopt.sdca_ops.losses import LOSS_TYPES
 from tfopt.variable import Variable
 
 __all__ = ["SDCAModel", "SparseFeatureColumn"]
@@ -237,11 +238,7 @@ class SDCAModel:
         """
         products = self._products(batch_of(examples, self._sparse, self._dense, trains=False))
         with np.errstate(over="ignore"):
-            if self.loss_type == "logistic_loss":
-                return np.asarray(1 / (1 + np.exp(-products)))
-            if self.loss_type == "poisson_loss":
-                return np.asarray(np.exp(products))
-        return products
+            return LOSS_TYPES[self.loss_type].mean(products)
 
     def _products(self, batch: Batch) -> Array:
         n = len(batch.labels)
@@ -261,7 +258,7 @@ class SDCAModel:
         batch = batch_of(examples, self._sparse, self._dense, trains=True)
         seen = np.zeros(len(batch.labels), EXAMPLE)
         seen["y"], seen["weight"] = batch.labels, batch.weights
-        if self.loss_type not in ("squared_loss", "poisson_loss"):
+        if LOSS_TYPES[self.loss_type].has_classes:
             seen["y"] = 2 * seen["y"] - 1
         losses, _ = terms(seen, np.zeros(len(seen)), self._products(batch), self.loss_type)
         return float(np.sum(losses) / np.sum(seen["weight"]))

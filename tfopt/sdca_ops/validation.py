@@ -11,8 +11,9 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce import as_array
-from tfopt.kernels.linear.visits import EXAMPLE, LOSSES, squared_norms
+from tfopt.kernels.linear.visits import EXAMPLE, squared_norms
 from tfopt.kernels.tf_sdca.feature_groups import Places, count, fill, first_not_finite
+from tfopt.sdca_ops.losses import LOSS_TYPES
 from tfopt.variable import Variable
 
 __all__ = ["Examples", "Groups", "as_loss", "as_order", "as_partitions", "as_penalties", "pack"]
@@ -43,9 +44,6 @@ class Examples(NamedTuple):
 
 
 # ---- attributes
-
-#: TensorFlow's losses; kernels have more.
-LOSS_TYPES = LOSSES[:5]
 
 
 def as_loss(loss_type: Any) -> str:
@@ -327,13 +325,12 @@ def _state(value: Any, n: int, dtype: Any) -> Array:
 
 def _labels(y: Array, loss: str) -> Array:
     """Return labels in the kernel's encoding: -1 and 1 for classification losses."""
-    if loss == "squared_loss":
-        return y
-    if loss == "poisson_loss":
-        if (y < 0).any():
+    known = LOSS_TYPES[loss]
+    if not known.has_classes:
+        if (y < known.least).any():
             raise InvalidArgumentError(
                 "Only non-negative labels can be used with the Poisson log loss. "
-                f"Found example with label: {y[y < 0][0]:g}"
+                f"Found example with label: {y[y < known.least][0]:g}"
             )
         return y
     wrong = (y != 0) & (y != 1)
@@ -347,10 +344,8 @@ def _labels(y: Array, loss: str) -> Array:
 
 def _check_duals(examples: Array, loss: str) -> None:
     """Raise if a dual variable is outside the domain of the conjugate loss."""
-    if loss == "squared_loss":
-        return
     a, y = examples["a"], examples["y"]
-    wrong = a > y if loss == "poisson_loss" else (a * y < 0) | (a * y > 1)
+    wrong = LOSS_TYPES[loss].is_outside(a, y)
     if wrong.any():
         i = int(np.argmax(wrong))
         raise InvalidArgumentError(

@@ -1,20 +1,20 @@
 # cython: language_level=3
 """A loss as a value: its functions, chosen by kind, and the terms of a certificate made of them."""
 
-from libc.math cimport exp, fabs, fmax, log1p
+from libc.math cimport exp, fabs, fmax, fmin, log, log1p
 
 from tfopt.kernels.linear.loss_formulas cimport (
-    gamma_above, gamma_apart, gamma_bend, gamma_conjugate, gamma_slope, gamma_step, hinge_bend,
-    hinge_conjugate, hinge_slope, hinge_step, hinge_value, huber_bend, huber_conjugate,
-    huber_slope, huber_step, huber_value, insensitive_conjugate, insensitive_slope,
-    insensitive_step, insensitive_value, logistic_bend, logistic_conjugate, logistic_slope,
-    logistic_step, logistic_value, no_bend, poisson_above, poisson_bend, poisson_conjugate,
-    poisson_slope, poisson_step, poisson_value, quantile_conjugate, quantile_slope,
-    quantile_step, quantile_value, squared_bend, squared_conjugate, squared_hinge_bend,
-    squared_hinge_conjugate, squared_hinge_slope, squared_hinge_step, squared_hinge_value,
-    squared_insensitive_bend, squared_insensitive_conjugate, squared_insensitive_slope,
-    squared_insensitive_step, squared_insensitive_value, squared_slope, squared_step,
-    squared_value,
+    NEAR, gamma_above, gamma_apart, gamma_bend, gamma_conjugate, gamma_slope, gamma_step,
+    hinge_bend, hinge_conjugate, hinge_slope, hinge_step, hinge_value, huber_bend,
+    huber_conjugate, huber_slope, huber_step, huber_value, insensitive_conjugate,
+    insensitive_slope, insensitive_step, insensitive_value, logistic_bend, logistic_conjugate,
+    logistic_slope, logistic_step, logistic_value, no_bend, poisson_above, poisson_bend,
+    poisson_conjugate, poisson_slope, poisson_step, poisson_value, quantile_conjugate,
+    quantile_slope, quantile_step, quantile_value, squared_bend, squared_conjugate,
+    squared_hinge_bend, squared_hinge_conjugate, squared_hinge_slope, squared_hinge_step,
+    squared_hinge_value, squared_insensitive_bend, squared_insensitive_conjugate,
+    squared_insensitive_slope, squared_insensitive_step, squared_insensitive_value,
+    squared_slope, squared_step, squared_value,
 )
 from tfopt.kernels.linear.tweedie cimport (
     tweedie_above, tweedie_apart, tweedie_bend, tweedie_conjugate, tweedie_slope, tweedie_step,
@@ -38,6 +38,7 @@ cdef struct loss_t:
 cdef enum:
     LOGISTIC, SQUARED, HINGE, SMOOTH_HINGE, POISSON, SQUARED_HINGE
     SQUARED_INSENSITIVE, HUBER, QUANTILE, INSENSITIVE, GAMMA, TWEEDIE
+    EXACT = -1      # instead of a loss, for visits: its exact steps, and no gaps
 
 
 cdef inline loss_t loss_of(int kind, double parameter) noexcept nogil:
@@ -124,6 +125,16 @@ cdef inline void tangent_at(const loss_t *f, double wx, double y, double *above,
         slope[0], bend[0] = f.slope(wx, y, f.parameter), f.bend(wx, y, f.parameter)
 
 
+cdef inline double slope_at(const loss_t *f, double wx, double y, double *value) noexcept nogil:
+    """The derivative of a loss, and the loss."""
+    cdef double slope = 0, bend = 0
+    if f.kind == LOGISTIC:      # with one exponential
+        tangent_at(f, wx, y, value, &slope, &bend)
+        return slope
+    value[0] = f.value(wx, y, f.parameter)
+    return f.slope(wx, y, f.parameter)
+
+
 cdef inline double apart(const loss_t *f, double height, double a, double y,
                          double wx) noexcept nogil:
     """phi(wx) + phi*(-a) + a * wx, non-negative (Fenchel-Young) except for rounding."""
@@ -136,3 +147,56 @@ cdef inline double apart(const loss_t *f, double height, double a, double y,
     if f.kind == SQUARED:
         return height + squared_conjugate(a, y, 0) + a * wx
     return height + f.conjugate(a, y, f.parameter) + a * wx
+
+
+# ---- visits
+
+cdef inline double logistic_near(double a, double y, double wx, double K,
+                                 const loss_t *loss, double *gap) noexcept nogil:
+    """The step from where an example was at its last visit: near the end, Halley's first will do.
+
+    The next visit corrects the remaining error; at the optimum the step is exact.
+    """
+    cdef double b = y * a, m = y * wx, v, h, h1, d
+    if 0 < b < 1:
+        h = log(b / (1 - b)) + m
+        v = K * b * (1 - b)
+        gap[0] = fmin(h * h * b * (1 - b) / 2, fabs(h))
+        if fabs(h) <= NEAR:
+            h1 = 1 + v
+            d = -h * h1 / fmax(h1 * h1 - h * v * (1 - 2 * b) / 2, h1 * h1 / 2)
+            return y * b / (b + (1 - b) * exp(-d))
+    else:
+        gap[0] = loss.value(wx, y, 0) + b * m
+    return loss.step(a, y, wx, K, 0)
+
+
+cdef inline double ascend(int kind, const loss_t *loss, double a, double y, double wx, double K,
+                          double *gap) noexcept nogil:
+    """The new a, and the example's gap before the visit: phi(wx) + phi*(-a) + a wx."""
+    cdef double residue
+    if kind == EXACT:
+        gap[0] = 0
+        return loss.step(a, y, wx, K, loss.parameter)
+    if kind == LOGISTIC:
+        return logistic_near(a, y, wx, K, loss, gap)
+    if kind == SQUARED:
+        residue = wx - y + a
+        gap[0] = residue * residue / 2
+        return a - residue / (1 + K)
+    if kind == HINGE or kind == SMOOTH_HINGE:
+        gap[0] = hinge_value(wx, y, loss.parameter) + hinge_conjugate(a, y, loss.parameter) + a * wx
+        return hinge_step(a, y, wx, K, loss.parameter)
+    gap[0] = loss.value(wx, y, loss.parameter) + loss.conjugate(a, y, loss.parameter) + a * wx
+    return loss.step(a, y, wx, K, loss.parameter)
+
+
+cdef inline bint is_corner(int kind, double a, double parameter) noexcept nogil:
+    """Whether a is an end of its interval, or a value that it has for an interval of wx."""
+    if kind == HINGE or kind == SMOOTH_HINGE or kind == INSENSITIVE:
+        return a == 0 or fabs(a) == 1
+    if kind == SQUARED_HINGE or kind == SQUARED_INSENSITIVE:
+        return a == 0
+    if kind == HUBER:
+        return fabs(a) == parameter
+    return kind == QUANTILE and (a == parameter or a == parameter - 1)

@@ -29,11 +29,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.arrays.csr cimport (
     check_length, extent, extent_of, index, once, refuse_outside, row_length, within,
 )
-from tfopt.kernels.linear.loss_formulas cimport NEAR, hinge_conjugate, hinge_step, hinge_value
-from tfopt.kernels.linear.losses cimport (
-    HINGE, HUBER, INSENSITIVE, LOGISTIC, QUANTILE, SMOOTH_HINGE, SQUARED, SQUARED_HINGE,
-    SQUARED_INSENSITIVE, loss_t,
-)
+from tfopt.kernels.linear.losses cimport EXACT, ascend, is_corner, loss_t
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, omp_get_num_threads, omp_get_thread_num, prefetch_line,
     raise_flag,
@@ -49,61 +45,9 @@ from tfopt.kernels.linear.visits cimport (
 
 cdef enum:
     BLOCKS = 64     # parts of the weights summed together
-    EXACT = -1      # instead of a loss: its exact steps, and no gaps
 
 
 # ---- visits
-
-cdef inline double logistic_near(double a, double y, double wx, double K,
-                                 const loss_t *loss, double *gap) noexcept nogil:
-    """The step from where an example was at its last visit: near the end, Halley's first will do.
-
-    The next visit corrects the remaining error; at the optimum the step is exact.
-    """
-    cdef double b = y * a, m = y * wx, v, h, h1, d
-    if 0 < b < 1:
-        h = log(b / (1 - b)) + m
-        v = K * b * (1 - b)
-        gap[0] = fmin(h * h * b * (1 - b) / 2, fabs(h))
-        if fabs(h) <= NEAR:
-            h1 = 1 + v
-            d = -h * h1 / fmax(h1 * h1 - h * v * (1 - 2 * b) / 2, h1 * h1 / 2)
-            return y * b / (b + (1 - b) * exp(-d))
-    else:
-        gap[0] = loss.value(wx, y, 0) + b * m
-    return loss.step(a, y, wx, K, 0)
-
-
-cdef inline double ascend(int kind, const loss_t *loss, double a, double y, double wx, double K,
-                          double *gap) noexcept nogil:
-    """The new a, and the example's gap before the visit: phi(wx) + phi*(-a) + a wx."""
-    cdef double residue
-    if kind == EXACT:
-        gap[0] = 0
-        return loss.step(a, y, wx, K, loss.parameter)
-    if kind == LOGISTIC:
-        return logistic_near(a, y, wx, K, loss, gap)
-    if kind == SQUARED:
-        residue = wx - y + a
-        gap[0] = residue * residue / 2
-        return a - residue / (1 + K)
-    if kind == HINGE or kind == SMOOTH_HINGE:
-        gap[0] = hinge_value(wx, y, loss.parameter) + hinge_conjugate(a, y, loss.parameter) + a * wx
-        return hinge_step(a, y, wx, K, loss.parameter)
-    gap[0] = loss.value(wx, y, loss.parameter) + loss.conjugate(a, y, loss.parameter) + a * wx
-    return loss.step(a, y, wx, K, loss.parameter)
-
-
-cdef inline bint is_corner(int kind, double a, double parameter) noexcept nogil:
-    """Whether a is an end of its interval, or a value that it has for an interval of wx."""
-    if kind == HINGE or kind == SMOOTH_HINGE or kind == INSENSITIVE:
-        return a == 0 or fabs(a) == 1
-    if kind == SQUARED_HINGE or kind == SQUARED_INSENSITIVE:
-        return a == 0
-    if kind == HUBER:
-        return fabs(a) == parameter
-    return kind == QUANTILE and (a == parameter or a == parameter - 1)
-
 
 cdef void visit_examples(const real *data, const index *indices, const index *indptr,
                          const real *dense, Py_ssize_t width, const int64_t *plan, Py_ssize_t n,
