@@ -12,17 +12,17 @@ from tfopt_ref.clip_ops import maximum, minimum, scaled
 from tfopt_ref.norms import factors, norm
 from tfopt_ref.update import Gradient, Rows, mapped, summed, times, values_of
 
-#: A gradient, what its duplicates mean, and what multiplies it.
+# A gradient, what its duplicates mean, and what multiplies it.
 Limited = tuple[Gradient, str, float]
 
 
 def limited(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str]
 ) -> list[Limited]:
-    """Return gradients so that what a rule multiplies them by makes products that keep limits.
+    """Return each gradient with what its duplicates mean and a factor, so that both keep the limits.
 
-    Each comes with what its duplicates mean, and that factor. A product is not rounded before the
-    rule uses it, except where rows are to be summed first.
+    A rule multiplies them, and does not round the product. Where rows are summed first, the sums
+    are those of the products, and are rounded.
     """
     if not has_limits(config):
         return [(grad, how, scale) for grad, how in zip(grads, duplicates, strict=True)]
@@ -58,10 +58,10 @@ def has_limits(config: Mapping[str, Any]) -> bool:
 def scales(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float
 ) -> tuple[list[Gradient], list[tuple[Any, Any]]]:
-    """Return gradients after what is done to elements, and each one's two factors.
+    """Return gradients with their elements clipped, and two factors of each that limit the norm.
 
-    The limits are those of the gradients times a scale. Both factors multiply a gradient that is to
-    be scaled down; the second is 1 but where the product of both is no normal number.
+    The limits are those of the gradients times a scale. The second factor is 1, unless the product
+    of both is not a normal number.
     """
     if config.get("merge") == "before":
         grads = [summed(grad) if isinstance(grad, Rows) else grad for grad in grads]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfopt_ref.update import Rows
 
-#: The columns of a row's entries, and their values.
+# The columns of a row's entries, and their values.
 Row = tuple[Sequence[int], np.ndarray]
 
 
