@@ -19,9 +19,9 @@ Limited = tuple[Gradient, str, float]
 def limited(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str]
 ) -> list[Limited]:
-    """Return each gradient with what its duplicates mean and a factor, so that both keep the limits.
+    """Return each gradient, what its duplicates mean, and a factor by which it keeps the limits.
 
-    A rule multiplies them, and does not round the product. Where rows are summed first, the sums
+    A rule multiplies by it, and does not round the product. Where rows are summed first, the sums
     are those of the products, and are rounded.
     """
     if not has_limits(config):
