@@ -18,14 +18,14 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 
 
-class State(threading.local):
+class _State(threading.local):
     """What a thread is doing."""
 
     tapes: tuple[Any, ...] = ()  # that are offered every operation
     readers: tuple[list[Any], ...] = ()  # lists that get the variables that are read
 
 
-STATE = State()
+STATE = _State()
 
 
 @contextlib.contextmanager
