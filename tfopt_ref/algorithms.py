@@ -50,15 +50,15 @@ def step_of(name: str, config: Mapping[str, Any], t: int, lr: float, kept: float
     for k in ("1", "2") if "beta_2" in config else ():
         given |= {f"beta{k}": given[f"beta_{k}"], f"beta{k}_power": given[f"beta_{k}"] ** t}
     row = ALGORITHMS[name]
-    step = row if isinstance(row, Step) else row(**asked(row, given))
+    step = row if isinstance(row, Step) else row(**arguments_of(row, given))
     given |= step.hypers
     names = [*step.rule.hypers, *(flag for flag in step.rule.flags if flag in given)]
     slots = {k: given[v] if isinstance(v, str) else v for k, v in step.slots.items()}
     return step._replace(slots=slots, hypers={name: given[name] for name in names})
 
 
-def asked(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a function names."""
+def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of given values that a function names."""
     return {name: given[name] for name in signature(function).parameters}
 
 
@@ -236,7 +236,7 @@ def adafactor_step(
     shapes = {"v": shape} if w.ndim < 2 else {"r": shape[:-1], "c": (*shape[:-2], shape[-1])}
     slots = slots or {slot: np.zeros(shape, w.dtype) for slot, shape in shapes.items()}
     given = {"weight_decay": 0.0, **config, "w": w, "slots": slots, "g": grad, "t": t, "lr": lr}
-    new: tuple[np.ndarray, dict[str, np.ndarray]] = adafactor(**asked(adafactor, given))
+    new: tuple[np.ndarray, dict[str, np.ndarray]] = adafactor(**arguments_of(adafactor, given))
     return new
 
 
