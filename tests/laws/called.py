@@ -15,10 +15,11 @@ from tfopt.core import engine
 from tfopt.core.nest import flatten
 from tfopt.indexed_slices import IndexedSlices
 
-__all__ = ["TRIED", "agrees", "made"]
+__all__ = ["BY_FUNCTION", "TRIED", "agrees", "made"]
 
-#: How often something was compared in this process, by its name.
+#: How often something was compared in this process, by its name; and of each function.
 TRIED: Counter[str] = Counter()
+BY_FUNCTION: Counter[tuple[str, str]] = Counter()
 
 # ---- operands
 
@@ -263,7 +264,7 @@ def as_differences(call: Callable[..., Any], arrays: list[Any], what: str, order
 
 def agrees(
     call: Callable[..., Any], arrays: list[np.ndarray], how: str, smooth: bool = True,
-    refused: tuple[str, ...] = (),
+    refused: tuple[str, ...] = (), name: str = "",
 ) -> None:  # fmt: skip
     """Assert that a call does with tensors what it does with arrays, and has its gradient.
 
@@ -278,11 +279,16 @@ def agrees(
         Whether to compare with differences: where elements are equal they may say something else.
     refused : tuple of str
         Why there may be no gradient: words of the `LookupError`.
+    name : str
+        Of the function, to count what was compared.
     """
-    what = getattr(call, "text", "the call")
+    what, before = getattr(call, "text", "the call"), TRIED.copy()
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _agrees(call, arrays, how, smooth, refused, what)
+    for kind in TRIED - before:
+        BY_FUNCTION[name, kind] += 1
+        BY_FUNCTION[name, f"{kind}, {how}"] += 1
 
 
 def _agrees(

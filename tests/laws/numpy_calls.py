@@ -27,8 +27,9 @@ from laws.numpy_arguments import (
 from tfopt.autodiff import ops
 from tfopt.autodiff.vjps.special import SLOPES
 from tfopt.autodiff.vjps.without_gradients import PLAIN_FUNCTIONS, TYPE_FUNCTIONS, WRITERS
+from tfopt.core.engine import CUT
 
-__all__ = ["FUNCTIONS", "LAW", "REFUSED"]
+__all__ = ["FUNCTIONS", "HEAD", "LAW", "REFUSED", "WHOLE", "ordinary"]
 
 # ---- what is called, from the package's tables
 
@@ -123,12 +124,13 @@ class Writer:
 
     Parameters
     ----------
-    draw : Draw
+    levels : dict
+        Of the factors.
     random : numpy.random.Generator
     """
 
-    def __init__(self, draw: Draw, random: np.random.Generator) -> None:
-        self.levels, self.random = draw.levels, random
+    def __init__(self, levels: Any, random: np.random.Generator) -> None:
+        self.levels, self.random = levels, random
         self.operands: list[str] = []
 
     def one_of(self, options: Any) -> Any:
@@ -299,40 +301,78 @@ def _names(group: str) -> list[str]:
 
 def _statements(draw: Draw) -> Iterator[str]:
     for place, name in enumerate(np.repeat(_names(draw.levels["functions"]), 2).tolist()):
-        if draw.levels["values"] == "special" and "linalg" in name:
-            continue  # LAPACK may not come back from infinities
-        if "fft" in name and 0 in eval(draw.levels["shape"]):
-            continue  # NumPy returns memory that nobody has written
-        writer = Writer(draw, np.random.default_rng([draw.seed, place]))
-        call = writer.call(name)
-        if not writer.operands or call.endswith("[])") or "dtype=[]" in call:
-            continue  # an empty list is a dtype: that of records without fields
-        names = ", ".join("xyzuvwrst"[: len(writer.operands)])
-        distinct = draw.levels["values"] in ("apart", "positive")
-        distinct &= draw.levels["layout"] != "broadcast"
-        vectors = name in _WITH_VECTORS and "complex" in draw.levels["dtype"]
-        smooth = (distinct and not vectors) or isinstance(FUNCTIONS[name], np.ufunc)
-        smooth &= distinct or name not in _NO_SLOPE_AT_0
-        smooth &= not any(word in call for word in _NOT_SMOOTH)
-        smooth &= not ("complex" in draw.levels["dtype"] and "float" in call)
-        if name in ("np.ravel", "np.reshape"):  # which may ask for the order in memory
-            smooth &= draw.levels["layout"] == "C"
-        yield (
-            f"call = lambda {names}: {call}\n"
-            f"call.text = {call!r}\n"
-            f"agrees(call, [{', '.join(writer.operands)}], {draw.levels['how']!r}, "
-            f"{smooth}, {REFUSED.get(name, ())})\n"
-        )
+        made = statement(draw.levels, name, [draw.seed, place])
+        if made:
+            yield made
+
+
+def statement(levels: Any, name: str, seed: Any) -> str:
+    """Return a call of a function, and what compares it; nothing if it is not to be called so."""
+    if levels["values"] == "special" and "linalg" in name:
+        return ""  # LAPACK may not come back from infinities
+    if "fft" in name and 0 in eval(levels["shape"]):
+        return ""  # NumPy returns memory that nobody has written
+    writer = Writer(levels, np.random.default_rng(seed))
+    call = writer.call(name)
+    if not writer.operands or call.endswith("[])") or "dtype=[]" in call:
+        return ""  # an empty list is a dtype: that of records without fields
+    names = ", ".join("xyzuvwrst"[: len(writer.operands)])
+    distinct = levels["values"] in ("apart", "positive")
+    distinct &= levels["layout"] != "broadcast"
+    vectors = name in _WITH_VECTORS and "complex" in levels["dtype"]
+    smooth = (distinct and not vectors) or isinstance(FUNCTIONS[name], np.ufunc)
+    smooth &= distinct or name not in _NO_SLOPE_AT_0
+    smooth &= not any(word in call for word in _NOT_SMOOTH)
+    smooth &= not ("complex" in levels["dtype"] and "float" in call)
+    if name in ("np.ravel", "np.reshape"):  # which may ask for the order in memory
+        smooth &= levels["layout"] == "C"
+    return (
+        f"call = lambda {names}: {call}\n"
+        f"call.text = {call!r}\n"
+        f"agrees(call, [{', '.join(writer.operands)}], {levels['how']!r}, "
+        f"{smooth}, {REFUSED.get(name, ())}, {name!r})\n"
+    )
+
+
+#: Levels that most functions take.
+_ORDINARY: dict[str, list[str]] = {
+    "argument": ["left out", "one that fits", "two that fit"],
+    "spelling": _FACTORS["spelling"], "dtype": ["float64"], "values": ["apart", "positive"],
+    "shape": ["(3,)", "(2, 3)", "(3, 3)", "(2, 3, 3)"], "layout": ["C", "F", "strided"],
+    "second": ["the same", "transposed", "one less axis"],
+}  # fmt: skip
+#: Functions of whole numbers alone.
+WHOLE = {"np.bitwise_and", "np.bitwise_or", "np.bitwise_xor", "np.gcd", "np.lcm", "np.invert",
+         "np.left_shift", "np.right_shift"}  # fmt: skip
+
+
+#: What fits these alone: the first operand of whole numbers, the second one not, or a number.
+_ORDINARY_BUT: dict[str, dict[str, str]] = {
+    **{name: {"dtype": "int64", "values": "positive"} for name in WHOLE},
+    **{name: {"dtype": "int64", "values": "positive", "second": "of other dtype"}
+       for name in ("np.choose", "np.bincount")},
+    "np.ldexp": {"second": "of other dtype"},
+    **{f"scipy.special.{name}": {"second": "a number"} for name, slopes in SLOPES.items()
+       if slopes[0] is CUT},
+}  # fmt: skip
+
+
+def ordinary(name: str, how: str, seed: int) -> str:
+    """Return a statement about a function with arguments that are likely to fit."""
+    random = np.random.default_rng([seed, len(name), *map(ord, name)])
+    levels = {k: each[int(random.integers(len(each)))] for k, each in _ORDINARY.items()}
+    levels |= {"how": how, **_ORDINARY_BUT.get(name, {})}
+    return statement(levels, name, int(random.integers(10**9)))
+
+
+HEAD = "import numpy as np\nfrom laws.called import agrees, made"
 
 
 def program(draw: Draw) -> str:
     """Return calls of a few functions, each compared with what NumPy does."""
-    imports = ["import numpy as np", "from laws.called import agrees, made"]
     statements = [*_statements(draw)]
-    if any("scipy" in statement for statement in statements):
-        imports.append("import scipy.special")
-    lines = [*imports, "", *statements]
-    return "\n".join(lines)
+    further = ["import scipy.special"] if any("scipy" in each for each in statements) else []
+    return "\n".join([HEAD, *further, "", *statements])
 
 
 def _not_idle() -> None:

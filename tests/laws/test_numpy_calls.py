@@ -22,6 +22,28 @@ def test_every_function_of_the_tables_is_called() -> None:
     assert sorted(names) == sorted(numpy_calls.FUNCTIONS) and len(names) > 280
 
 
+#: NumPy asks no list of keys what to do, but sorts it as numbers, which a trace has not.
+NOT_TRACED = "np.lexsort"
+
+
+@pytest.mark.parametrize("how", ["gradient", "twice", "traced"])
+@pytest.mark.parametrize("name", numpy_calls.FUNCTIONS)
+def test_every_function_has_values_and_gradients(name: str, how: str) -> None:
+    """Forward, backward, of second order, in a trace; with arguments that are likely to fit."""
+    before, wanted = called.BY_FUNCTION.copy(), {f"values, {how}"}
+    if name not in numpy_calls.WHOLE:
+        wanted.add(f"gradients, {how}")
+    if (name, how) == (NOT_TRACED, "traced"):
+        wanted = {"not traced, traced"}
+    for seed in range(400):
+        text = numpy_calls.ordinary(name, how, seed)
+        exec(f"{numpy_calls.HEAD}\n{text}", {"scipy": scipy})
+        tried = called.BY_FUNCTION - before
+        if all(tried[name, kind] >= 2 for kind in wanted):
+            break
+    assert all(tried[name, kind] >= 2 for kind in wanted), tried
+
+
 #: Calls that once differed from NumPy's, and the dtypes and shapes of their operands.
 DIFFERED: dict[str, Any] = {
     "x.astype(bool)": ["complex128(2, 3)"],
