@@ -264,11 +264,20 @@ def _inside(x: Any, low: Any, high: Any) -> Any:
     return inside & (x <= high) if high is not None else inside
 
 
+def _above(x: Any, low: Any, high: Any) -> Any:
+    """Where the upper limit is the result: also where it is below the lower one."""
+    return x > high if low is None else (x > high) | (low > high)
+
+
+def _below(x: Any, low: Any, high: Any) -> Any:
+    return x < low if high is None else (x < low) & (low <= high)
+
+
 CLIP = Op("clip", np.clip)
 CLIP.define(
     (lambda g, y, x, low, high: kept(g, _inside(x, low, high)), "abc"),
-    (lambda g, y, x, low, high: kept(g, x < low), "ab"),
-    (lambda g, y, x, low, high: kept(g, x > high), "ac"),
+    (lambda g, y, x, low, high: kept(g, _below(x, low, high)), "abc"),
+    (lambda g, y, x, low, high: kept(g, _above(x, low, high)), "abc"),
 )
 
 

@@ -136,8 +136,8 @@ TABLE[np.where] = lambda condition, *choices: (_where if choices else _places)(c
 _clipped = Op(
     lambda x, low, high: np.clip(x, low, high),
     lambda g, y, x, low, high: np.where((x >= low) & (x <= high), g, 0),
-    lambda g, y, x, low, high: np.where(x < low, g, 0),
-    lambda g, y, x, low, high: np.where(x > high, g, 0),
+    lambda g, y, x, low, high: np.where((x < low) & (low <= high), g, 0),
+    lambda g, y, x, low, high: np.where(np.maximum(x, low) > high, g, 0),
     name="clip",
 )
 
