@@ -56,6 +56,7 @@ DIFFERED: dict[str, Any] = {
     "np.append(x, y, axis=z)": ["float64(3,)", "float64(3,)", "int64()"],
     "np.astype(x, y)": ["float64(3,)", "int64()"],
     "np.bincount(x, weights=y)": ["bool(3,)", "float64(3,)"],
+    "np.choose(x, [y, z], mode='clip')": ["int64(2, 3)", "bool(2, 3)", "bfloat16(2, 3)"],
     "np.clip(x, 2, y)": ["float64(2, 3)", "float64(2, 3)"],
     "np.clip(x, y, 0.5)": ["float64(2, 3)", "float64(3,)"],
     "np.concatenate([x, 1j], axis=None)": ["float32(3,)"],

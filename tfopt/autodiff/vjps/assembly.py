@@ -97,11 +97,12 @@ def _select(condlist: Any, choicelist: Any, default: Any) -> Any:
 
 
 def _choose(a: Any, choices: Any, mode: Any) -> Any:
-    a, n = operand(a), len(choices)
+    a, choices = operand(a), list(map(operand, choices))
+    n, dtype = len(choices), np.result_type(*map(shell, choices))
     a = np.clip(a, 0, n - 1) if mode == "clip" else np.remainder(a, n) if mode == "wrap" else a
-    made: Any = 0
-    for k in range(n):
-        made = np.where(a == k, choices[k], made)
+    made: Any = np.zeros((), dtype)
+    for k, choice in enumerate(choices):
+        made = np.where(a == k, choice.astype(dtype), made)
     return made
 
 
