@@ -263,3 +263,28 @@ def test_keywords_are_what_they_are_for_numpy(function: Any) -> None:
     assert tried["refused"] >= len(POOL) * len(given)  # of "bogus"
     TRIED[named(function), "tfopt", "refused", ""] += tried["refused"]
     TRIED[named(function), "tfopt", "taken", ""] += tried["taken"]
+
+
+def stated(function: Any) -> list[tuple[str, Any, Any]]:
+    return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
+
+
+def test_signatures_that_are_stated_are_numpys() -> None:
+    """Names, kinds and defaults; ``**others`` are what NumPy is asked about."""
+    different, compared = [], 0
+    for function in FUNCTIONS:
+        ours = stated(ops.FUNCTIONS[function])
+        kinds = {kind for _, kind, _ in ours}
+        if inspect.Parameter.VAR_POSITIONAL in kinds:
+            continue
+        compared += 1
+        try:
+            numpys = stated(function)
+        except ValueError:  # before NumPy 2.4
+            continue
+        if inspect.Parameter.VAR_KEYWORD in kinds:
+            ours.pop()
+            numpys = numpys[: len(ours)]
+        if repr(ours) != repr(numpys):  # of defaults that are equal to nothing
+            different.append((named(function), ours, numpys))
+    assert different == [] and compared > 30
