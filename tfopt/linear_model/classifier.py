@@ -29,11 +29,6 @@ from tfopt.linear_model.validation import (
 __all__ = ["LinearClassifier", "SDCAClassifier"]
 
 
-def _class_sums(codes: np.ndarray, weights: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the total weight of each class."""
-    return np.bincount(codes, weights, minlength=n_classes)
-
-
 class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     r"""Logistic regression and support vector machines with a certified duality gap.
 
@@ -239,20 +234,20 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         with self._all_or_nothing():
             X, y, weights = self._checked(X, y, sample_weight)
             if (known := check_offset(offset, X)) is not None:
-                self._check_offset_applies(X.shape[1])
-                data = self._encoded(X, y, weights)
-                if data.n_problems > 1:
-                    raise InvalidArgumentError(
-                        f"an offset is for two classes, and y has {data.n_problems}"
-                    )
-                self._solve(dataclasses.replace(data, offset=known))
+                self._check_offset(X.shape[1])
             elif self._has_blocks:
                 fit_partitions(self, X, y, weights)
-            else:
-                self._solve(self._encoded(X, y, weights))
+                return self
+            samples = self._encoded(X, y, weights)
+            if known is not None and samples.n_problems > 1:
+                raise InvalidArgumentError(
+                    f"an offset is for two classes, and y has {samples.n_problems}"
+                )
+            samples.offset = known
+            self._solve(samples)
         return self
 
-    def _check_offset_applies(self, n_features: int) -> None:
+    def _check_offset(self, n_features: int) -> None:
         """Refuse options beside an offset, which Newton's method alone takes."""
         reasons = {
             "loss='logistic'": self._phi.is_likelihood,
@@ -274,15 +269,16 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> Samples:
         """Return checked samples with their classes as numbers."""
-        if self.classes_.size == 2:
+        n_classes = self.classes_.size
+        if n_classes == 2:
             codes = (y == self.classes_[1]).astype(np.intp)
         else:
             codes = np.searchsorted(self.classes_, y)  # return_inverse would sort
-        sums = _class_sums(codes, weights, self.classes_.size)
+        sums = np.bincount(codes, weights, minlength=n_classes)
         class_weights = class_factors(self.class_weight, self.classes_, sums)
         if class_weights is not None:
             weights = weights * class_weights[codes]
-            sums = _class_sums(codes, weights, self.classes_.size)
+            sums = np.bincount(codes, weights, minlength=n_classes)
         positive = self._positive_classes(sums)
 
         def target(k: int) -> np.ndarray:
@@ -313,23 +309,24 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
                     f"{where}: set loss='logistic', which separates each class from the rest"
                 )
 
-    def _solved(self, data: Samples) -> FitResult:
+    def _solved(self, samples: Samples) -> FitResult:
         if not self._is_multinomial:
-            return super()._solved(data)
-        codes = np.zeros(data.shape[0], np.int64)
-        for k in range(data.n_problems):
-            codes[data.target(k) > 0] = k
+            return super()._solved(samples)
+        n, (n_samples, n_features) = samples.n_problems, samples.shape
+        codes = np.zeros(n_samples, np.int64)
+        for k in range(n):
+            codes[samples.target(k) > 0] = k
         problem = Multinomial(
-            *(data.rows, codes, data.n_problems, data.weights, data.shape[1]),
-            *(self._l2(), bool(self.fit_intercept), data.n_threads),
+            *(samples.rows, codes, n, samples.weights, n_features),
+            *(self._l2(), bool(self.fit_intercept), samples.n_threads),
         )
-        last = self._last_fit(data.shape[0], data.n_problems, data.shape[1], data.shift)
-        start = np.zeros((data.n_problems, data.shape[1] + 1))
+        last = self._last_fit(n_samples, n, n_features, samples.shift)
+        start = np.zeros((n, n_features + 1))
         if last is not None:
             start[:, :-1], start[:, -1] = last.w, last.bias if self.fit_intercept else 0.0
         with self._solver_options() as options:
             result, duals = solve_multinomial(problem, start, options)
-        return FitResult([result], duals, data.shift, (data.shape[0],))
+        return FitResult([result], duals, samples.shift, (n_samples,))
 
     def _set_attributes(self, fit: FitResult) -> None:
         shift = None if self._is_multinomial else fit.shift

@@ -234,33 +234,33 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
                 self._check_sums(weighted_sum(weights, each), squares)
         return self._samples(X, lambda k: targets[k], len(targets), weights)
 
-    def _solved(self, data: Samples) -> FitResult:
+    def _solved(self, samples: Samples) -> FitResult:
         together = self._has_targets and (self.l1 > 0 or self._l2() > 0)
-        return (self._solved_together(data) if together else None) or super()._solved(data)
+        return (self._solved_together(samples) if together else None) or super()._solved(samples)
 
-    def _solved_together(self, data: Samples) -> FitResult | None:
+    def _solved_together(self, samples: Samples) -> FitResult | None:
         """Solve for several targets by one factorization, if it applies to each of them."""
-        _, n_threads = data.workers_and_threads()
-        objective = self._problem(data.shape[1], n_threads, data.rows)
-        plan = make_plan(objective, self._parameters(), data.n_problems)
+        _, n_threads = samples.workers_and_threads()
+        objective = self._problem(samples.shape[1], n_threads, samples.rows)
+        plan = make_plan(objective, self._parameters(), samples.n_problems)
         if (
             plan.solver != CHOLESKY
             or self.num_loss_partitions is not None
-            or data.squares_overflow(objective.l2)
+            or samples.squares_overflow(objective.l2)
         ):
             return None
-        n = data.n_problems
-        points = [data.initial_point(objective, None, k) for k in range(n)]
+        n = samples.n_problems
+        points = [samples.initial_point(objective, None, k) for k in range(n)]
         with self._solver_options(seed=0) as options:  # nothing is drawn
             paths = paths_of_targets(objective, points, plan)
             results = [path.solve(0.0, objective.l2, options) for path in paths]
         solved = [result for result in results if result is not None]
         if len(solved) < n:
             return None
-        duals = np.empty((0, data.shape[0]))
+        duals = np.empty((0, samples.shape[0]))
         if self.keep_duals:
             duals = residuals(objective, points, [result.certificate for result in solved])
-        return FitResult(solved, duals, data.shift, data.shape[:1])
+        return FitResult(solved, duals, samples.shift, samples.shape[:1])
 
     def _check_sums(self, weighted: float, squares: float) -> None:
         """Refuse targets without a minimum, given their weighted sum and that of their squares."""

@@ -1,4 +1,4 @@
-"""A fit in memory: the problems of all classes, solved as planned, on several threads."""
+"""A fit: the loop of epochs, steps and certificates, for all classes on several threads."""
 
 from __future__ import annotations
 
