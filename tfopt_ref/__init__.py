@@ -16,24 +16,14 @@ tfopt. These modules define a step of training; reading them takes an afternoon:
 10. `optimizer_step`: one step of an optimizer: rate, decay, clipping, rule, constraint.
 11. `training`: `train_step`, with what wrappers do around it.
 
-These define linear models, most of them by dual coordinate ascent:
+These define linear models:
 
-12. `sdca_losses`: losses, their conjugates, and the best step of one dual variable.
-13. `sdca`: visits to examples, one after another, and their order.
-14. `fingerprint`: the fingerprints by which TensorFlow identifies examples.
+12. `losses`: the losses, their conjugates, and the best step of one dual variable.
+13. `linear`: the problem, its dual, and the duality gap, which proves a solution whoever found it.
+14. `sdca`: dual coordinate ascent: the order of visits, a visit, and partitions that add up.
 15. `sdca_ops`: TensorFlow's ops.
-16. `sdca_solver`: the visits of a whole fit.
-17. `sdca_certificate`: a bound on the distance of the objective from its minimum.
-18. `sdca_sums`: sums over rows, and their order.
-19. `sdca_newton`: Newton's method.
-20. `sdca_coordinate_descent`: coordinate descent for l1.
-21. `sdca_interior_point`: interior points for losses with kinks.
-22. `sdca_fit`: a fit.
-23. `sdca_coordinates`: the same problem in coordinates of fewer rows than features.
-24. `sdca_block_fit`: a fit of data that are divided into blocks.
-25. `multinomial`: the logistic loss of several classes together.
-26. `ftrl_stream`: learning from a stream instead, by FTRL-Proximal.
-27. `sparse_rows`: or from batches of sparse rows, by any optimizer.
+16. `ftrl`: learning from a stream instead, by FTRL-Proximal.
+17. `sparse_rows`: or from batches of sparse rows, by any optimizer.
 
 `autodiff` defines gradients of NumPy functions.
 """

@@ -1,215 +1,48 @@
-"""Stochastic dual coordinate ascent over examples in memory.
+"""Stochastic dual coordinate ascent: the order of visits, a visit, and partitions that add up.
 
-Each function is that of `tfopt.kernels.linear.visits` by the same name. Examples are the rows of a
-CSR matrix (`data`, `indices`, `indptr`) and of a dense block, whose weights are the last ones;
-with them, in a structured array, a dual variable a, a label y, a weight and ``|x|**2 / l2`` each.
-
-The problem is to minimize, over w, ::
-
-    sum of weight * phi(x . w; y) + l1 * |w|_1 + l2 / 2 * |w|**2
-
-and its dual to maximize, over the a, ::
-
-    -sum of weight * phi*(-a; y) - l2 / 2 * |S(v)|**2,  v = sum of weight * a * x / l2
-
-where ``S(v) = sign(v) * max(|v| - l1 / l2, 0)``. At the optimum w = S(v).
-
-References
-----------
-Shalev-Shwartz, Zhang: Accelerated proximal stochastic dual coordinate ascent for regularized loss
-minimization, 2014. Ma et al.: Adding vs. averaging in distributed primal-dual optimization, 2015.
+A visit to the example i maximizes the dual over a_i, while v = sum of c_i * a_i * x_i / l2 follows
+(Shalev-Shwartz and Zhang, 2014). Several partitions visit their examples at once, each with its own
+copy of v, and then their changes are added up (CoCoA+: Ma et al., "Adding vs. averaging in
+distributed primal-dual optimization", 2015). The problem is that of `tfopt_ref.linear`.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
-from tfopt_ref.sdca_losses import LOSSES
+from tfopt_ref.linear import Numbers, Problem, Row, add, dot, shrunk
 
 __all__ = [
-    "EXAMPLE",
-    "LONGEST",
-    "awake",
-    "epoch",
-    "importance",
-    "predictions",
-    "sampled",
-    "shuffled",
-    "squared_norms",
-    "terms",
-    "weights_of",
-]
+    "excess", "fit_in_blocks", "importance", "kept", "merge", "sampled", "shuffled", "tree_sum",
+    "visit",
+]  # fmt: skip
 
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-EXAMPLE = np.dtype([("a", "f8"), ("y", "f8"), ("weight", "f8"), ("curvature", "f8")])
-
-#: An example rests for less than 2**LONGEST sweeps.
-LONGEST = 6
+# ---- the order of visits
 
 
-# ---- an example's features
-
-
-def features(rows: Rows, i: int, n_weights: int) -> tuple[list[tuple[float, int]], ...]:
-    """Return an example's features with the places of their weights: the sparse, the dense ones."""
-    data, indices, indptr, dense = rows
-    entries = range(indptr[i], indptr[i + 1])
-    first = n_weights - dense.shape[1]
-    return (
-        [(float(data[k]), int(indices[k])) for k in entries],
-        [(float(x), first + k) for k, x in enumerate(dense[i])],
-    )
-
-
-def shrunk(v: float, shrink: float) -> float:
-    """Return ``sign(v) * max(|v| - shrink, 0)``."""
-    return v - min(max(v, -shrink), shrink)
-
-
-def predict(rows: Rows, i: int, v: np.ndarray, shrink: float) -> float:
-    """Return x . S(v)."""
-    sparse, dense = features(rows, i, len(v))
-    wx = dot(sparse, v, shrink)
-    return wx + dot(dense, v, shrink) if dense else wx
-
-
-def dot(x: list[tuple[float, int]], v: np.ndarray, shrink: float) -> float:
-    """Add up in four sums, as the kernel does: the last features go to the first."""
-    s = [0.0, 0.0, 0.0, 0.0]
-    fours = len(x) - len(x) % 4
-    for k, (value, j) in enumerate(x):
-        s[k % 4 if k < fours else 0] += value * shrunk(float(v[j]), shrink)
-    return (s[0] + s[1]) + (s[2] + s[3])
-
-
-def add_features(rows: Rows, i: int, v: np.ndarray, factor: float) -> None:
-    """Add factor * x to v."""
-    for part in features(rows, i, len(v)):
-        for value, j in part:
-            v[j] += factor * value
-
-
-# ---- epochs
-
-
-def epoch(
-    data: np.ndarray,
-    indices: np.ndarray,
-    indptr: np.ndarray,
-    dense: np.ndarray,
-    plan: np.ndarray,
-    examples: np.ndarray,
-    before: np.ndarray,
-    u: np.ndarray,
-    loss: str,
-    l2: float,
-    shrink: float,
-    sigma: float,
-) -> None:
-    """Visit the examples of a plan, and maximize the dual over the variable of each.
-
-    u starts as v; changes are added to it sigma times, and sigma counts the curvature: safe adding.
-    """
-    rows = data, indices, indptr, dense
-    phi = LOSSES[loss]
-    for i in plan:
-        example = examples[i]
-        wx = predict(rows, i, u, shrink)
-        K = sigma * float(example["weight"]) * float(example["curvature"])
-        a = float(example["a"])
-        new = phi.step(a, float(example["y"]), wx, K)
-        add_features(rows, i, u, sigma * float(example["weight"]) * (new - a) / l2)
-        before[i], example["a"] = a, new
-
-
-def weights_of(
-    data: np.ndarray,
-    indices: np.ndarray,
-    indptr: np.ndarray,
-    dense: np.ndarray,
-    examples: np.ndarray,
-    v: np.ndarray,
-    l2: float,
-) -> None:
-    """Write into v the unshrunk weights that belong to the dual variables."""
-    v[:] = 0
-    for i, example in enumerate(examples):
-        factor = float(example["weight"]) * float(example["a"]) / l2
-        add_features((data, indices, indptr, dense), i, v, factor)
-
-
-# ---- passes that change nothing
-
-
-def squared_norms(data: np.ndarray, indptr: np.ndarray, dense: np.ndarray) -> np.ndarray:
-    """Return ``|x|**2`` of each example."""
-    norms = np.zeros(len(indptr) - 1)
-    for i in range(len(norms)):
-        for x in (*data[indptr[i] : indptr[i + 1]], *dense[i]):
-            norms[i] += float(x) * float(x)
-    return norms
-
-
-def predictions(
-    data: np.ndarray,
-    indices: np.ndarray,
-    indptr: np.ndarray,
-    dense: np.ndarray,
-    v: np.ndarray,
-    shrink: float,
-    threads: int = 0,
-) -> np.ndarray:
-    """Return x . S(v) of each example."""
-    rows = data, indices, indptr, dense
-    return np.array([predict(rows, i, v, shrink) for i in range(len(indptr) - 1)])
-
-
-def terms(
-    examples: np.ndarray, before: np.ndarray, wx: np.ndarray, loss: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return each example's ``weight * phi(wx)`` and ``weight * phi*(-before)``."""
-    phi = LOSSES[loss]
-    primal, dual = np.zeros(len(examples)), np.zeros(len(examples))
-    for i, (_, y, weight, _) in enumerate(examples.tolist()):
-        if weight > 0:
-            primal[i] = weight * phi.value(float(wx[i]), y)
-            dual[i] = weight * phi.conjugate(float(before[i]), y)
-    return primal, dual
-
-
-# ---- plans
-
-
-def shuffled(n: int, bucket: int, seed: int, epoch: int) -> np.ndarray:
+def shuffled(n: int, bucket: int, seed: int, epoch: int) -> list[int]:
     """Return all of n examples in random order, neighbours together in shuffled buckets."""
     random = generator(seed, epoch)
     shift = next(random) % bucket
-    buckets = list(range(-(-(n + shift) // bucket)))
-    shuffle(buckets, random)
     plan: list[int] = []
-    for k in buckets:
-        neighbours = list(range(max(0, k * bucket - shift), min(n, (k + 1) * bucket - shift)))
-        shuffle(neighbours, random)
-        plan += neighbours
-    return np.array(plan, np.int64)
+    for k in shuffle(range(-(-(n + shift) // bucket)), random):
+        plan += shuffle(range(max(0, k * bucket - shift), min(n, (k + 1) * bucket - shift)), random)
+    return plan
 
 
-def awake(idle: np.ndarray, sweep: int) -> np.ndarray:
-    """Return whom a sweep visits: those that k visits left at a corner, in 1 of 2**k sweeps."""
-    return np.array([i for i, k in enumerate(idle.tolist()) if (sweep + i) % 2**k == 0], np.int64)
-
-
-def shuffle(items: list[int], random: Iterator[int]) -> None:
+def shuffle(items: Iterable[int], random: Iterator[int]) -> list[int]:
     """Shuffle as Fisher and Yates do."""
+    items = list(items)
     for k in range(len(items) - 1, 0, -1):
         j = next(random) % (k + 1)
         items[k], items[j] = items[j], items[k]
+    return items
 
 
 def generator(seed: int, epoch: int) -> Iterator[int]:
@@ -232,17 +65,19 @@ def uniform(random: Iterator[int]) -> float:
     return (next(random) >> 11) * 2.0**-53
 
 
-def importance(examples: np.ndarray, wx: np.ndarray, loss: str, l2: float) -> np.ndarray:
-    """Return ``weight * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|``: how far each is off."""
-    phi = LOSSES[loss]
-    p = np.zeros(len(examples))
-    for i, (a, y, weight, curvature) in enumerate(examples.tolist()):
-        residue = abs(a + phi.slope(float(wx[i]), y))
-        p[i] = weight * math.sqrt(l2 * (curvature + phi.gamma)) * residue
-    return p
+def importance(problem: Problem, a: Numbers, wx: Numbers) -> list[float]:
+    """Return how far each example is from its optimum (Csiba, Qu and Richtarik, 2015) ::
+
+    c * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|
+    """
+    phi, l2 = problem.phi, problem.l2
+    return [
+        float(c) * math.sqrt(square(x) + l2 * phi.gamma) * abs(a_i + phi.slope(z, float(y)))
+        for x, y, c, a_i, z in zip(*problem[:3], a, wx, strict=True)
+    ]
 
 
-def sampled(p: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+def sampled(p: Numbers, seed: int, epoch: int) -> list[int]:
     """Return a plan of len(p) visits drawn in proportion to p, seldom the same example again.
 
     One that has been drawn k times is accepted with probability 0.1**k. After len(p) rejections,
@@ -264,5 +99,133 @@ def sampled(p: np.ndarray, seed: int, epoch: int) -> np.ndarray:
         chance[i] *= 0.1
         plan.append(i)
     left = [i for i in range(n) if chance[i] == 1]
-    plan += sorted(left, key=lambda i: -p[i])[: n - len(plan)]
-    return np.array(plan, np.int64)
+    return plan + sorted(left, key=lambda i: -p[i])[: n - len(plan)]
+
+
+# ---- visits
+
+
+def square(x: Row) -> float:
+    """Return |x|**2."""
+    total = 0.0
+    for value, _ in [*x[0], *x[1]]:
+        total += value * value
+    return total
+
+
+def visit(
+    problem: Problem, order: Iterable[int], a: np.ndarray, v: np.ndarray,
+    b: float = 0.0, *, tau: float = 0.0, sigma: float = 1.0,
+) -> float:  # fmt: skip
+    """Maximize the dual over the a of one example after another, and return b; a and v change.
+
+    b is the weight of a feature 1 with the penalty (b - where it began)**2 / (2 * tau). Changes
+    count sigma times in v, and in the curvature: so the changes of partitions can be added.
+    """
+    l1, l2 = problem.l1, problem.l2
+    for i in order:
+        x, y, c = problem.x[i], float(problem.y[i]), float(problem.c[i])
+        K = sigma * c * (square(x) / l2 + tau)
+        new = problem.phi.step(float(a[i]), y, b + dot(x, v, l1 / l2), K)
+        change = sigma * c * (new - float(a[i]))
+        add(x, v, change / l2)
+        b += change * tau
+        a[i] = new
+    return b
+
+
+# ---- partitions
+
+
+def merge(
+    problem: Problem, shares: Sequence[Iterable[int]], a: np.ndarray, v: np.ndarray,
+    b: float, *, tau: float, sigma: float,
+) -> tuple[float, float]:  # fmt: skip
+    """Visit a share of each partition on its own copy of v, and keep what can be kept of the sum.
+
+    Returns b, and the sigma of the next merge; a and v change.
+    """
+    before, shrink, changes = a.copy(), problem.l1 / problem.l2, []
+    for share in shares:
+        u = v.copy()
+        d_b = (visit(problem, share, a, u, b, tau=tau, sigma=sigma) - b) / sigma
+        own = excess(v, u - v, shrink) / (sigma * sigma) + of_bias(d_b, tau, problem.l2)
+        changes.append(((u - v) / sigma, d_b, own))
+    d, d_b, own = map(tree_sum, zip(*changes, strict=True))
+    more = of_bias(d_b, tau, problem.l2)
+    joint, bound = (excess(v, d, s) + more for s in (shrink, 0.0))
+    theta, sigma = kept(joint, own, bound, len(shares), sigma)
+    v += theta * d
+    if theta < 1:
+        a[:] = before + theta * (a - before)
+    return b + theta * d_b, sigma
+
+
+def excess(v: np.ndarray, d: np.ndarray, shrink: float) -> float:
+    """Return what a change d of v adds to ``|S(v)|**2 / 2`` beyond its first order."""
+    total = 0.0
+    for t, s in zip(v.tolist(), d.tolist(), strict=True):
+        moved = shrunk(t + s, shrink) - shrunk(t, shrink) if shrink else s
+        total += moved * moved / 2 + shrunk(t, shrink) * (moved - s)
+    return total
+
+
+def of_bias(d: float, tau: float, l2: float) -> float:
+    """Return what a change of b adds, as that of a weight does."""
+    return d * d / (2 * tau * l2) if tau > 0 else 0.0
+
+
+def kept(joint: float, own: float, bound: float, n: int, sigma: float) -> tuple[float, float]:
+    """Return the share theta of n partitions' changes that is kept, and the next sigma.
+
+    Each partition has counted on sigma times its own excess: if that of all together is no larger,
+    the dual rises by what they found. `bound` is at least the excess of theta times the changes,
+    divided by theta**2.
+    """
+    if own <= 0:
+        return 1.0, sigma
+    theta = 1.0
+    if joint > sigma * own:
+        theta = max(1 / n, min(1.0, sigma * own / bound))
+    wanted = max(1.0, min(n, 1.1 * joint / own))
+    return theta, wanted if wanted > sigma else (sigma + wanted) / 2
+
+
+def tree_sum(terms: Sequence[Any]) -> Any:
+    """Add up neighbours, then neighbours among the sums, and so on: whoever has which terms."""
+    while len(terms) > 1:
+        pairs = [terms[k : k + 2] for k in range(0, len(terms), 2)]
+        terms = [pair[0] + pair[1] if len(pair) == 2 else pair[0] for pair in pairs]
+    return terms[0]
+
+
+#: In how many parts an epoch visits a block, and how many blocks are visited side by side, at most.
+PARTS, SIDE_BY_SIDE = 4, 8
+#: The curvature tau of b, as a share of the mean example's |x|**2 / l2.
+INTERCEPT_SHARE = 0.1
+
+
+def fit_in_blocks(
+    problem: Problem, blocks: Sequence[int], n_weights: int, b: float, n_epochs: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Visit blocks of so many examples each, in epochs, and return a, v and b; w is S(v)."""
+    a, v = np.zeros(len(problem.x)), np.zeros(n_weights)
+    ends = list(accumulate(blocks, initial=0))
+    curvature = math.fsum(map(square, problem.x)) / problem.l2 / len(problem.x)
+    tau = (INTERCEPT_SHARE * curvature or 1.0) if problem.intercept else 0.0
+    n_waves = -(-len(blocks) // SIDE_BY_SIDE)
+    sigma = 1 + (min(len(blocks), SIDE_BY_SIDE) - 1) / 2
+    for epoch in range(1, n_epochs + 1):
+        plans = [
+            [ends[k] + i for i in shuffled(n, 1, seed + (k << 32), epoch)]
+            for k, n in enumerate(blocks)
+        ]
+        for part in range(PARTS):
+            for wave in range(n_waves):
+                shares = [
+                    plan[len(plan) * part // PARTS : len(plan) * (part + 1) // PARTS]
+                    for plan in plans[wave::n_waves]
+                ]
+                b, sigma = merge(problem, shares, a, v, b, tau=tau, sigma=sigma)
+        b += tau * math.fsum(np.asarray(problem.c) * a)  # its penalty now begins where b is
+    return a, v, b

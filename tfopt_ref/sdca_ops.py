@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfopt_ref import sdca
-from tfopt_ref.fingerprint import fingerprint
+from tfopt_ref.linear import Problem, dot, row
+from tfopt_ref.losses import loss_named
 
 #: More features than these are out of cache, and neighbouring examples are visited together.
 CACHED = 2**20
 
-__all__ = ["SdcaResult", "sdca_fprint", "sdca_optimizer", "sdca_shrink_l1"]
+__all__ = ["SdcaResult", "sdca_optimizer", "sdca_shrink_l1"]
 
 Arrays = Sequence[Any]
 
@@ -45,75 +46,63 @@ def sdca_optimizer(
     """
     real: Any = np.dtype(dtype).type
     weights = [np.asarray(w).astype(real) for w in (*sparse_weights, *dense_weights)]
-    examples = examples_of(example_weights, example_labels, example_state_data, loss_type, real)
-    n = len(examples)
-    sparse = sparse_rows(
-        n,
-        sparse_example_indices,
-        sparse_feature_indices,
-        sparse_feature_values,
-        sparse_indices,
-        real,
-    )
-    blocks = [np.asarray(block).astype(real) for block in dense_features]
-    rows = *sparse, np.hstack([np.zeros((n, 0), real), *blocks])
+    v = np.concatenate([w.ravel() for w in weights]).astype(np.float64)
+    y, c = (np.asarray(each).astype(real).ravel() for each in (example_labels, example_weights))
+    if loss_type not in ("squared_loss", "poisson_loss"):
+        y = 2 * y - 1
+    n, a = y.size, np.asarray(example_state_data)[:, 0].astype(real).astype(np.float64)
+    groups = sparse_example_indices, sparse_feature_indices, sparse_feature_values, sparse_indices
+    dense = np.hstack([np.zeros((n, 0)), *(np.asarray(x).astype(real) for x in dense_features)])
+    x = [row(*entries, each, v.size) for entries, each in zip(
+        sparse_entries(n, *groups, real), dense, strict=True
+    )]  # fmt: skip
     with np.errstate(over="ignore", under="ignore"):
         l2, shrink = float(real(l2)), float(real(l1) / real(l2))
-    examples["curvature"] = sdca.squared_norms(rows[0], rows[2], rows[3]) / l2
-    v = np.concatenate([w.ravel() for w in weights]).astype(np.float64)
-    wx = sdca.predictions(*rows, v, shrink)
+    problem = Problem(x, y, c, loss_named(loss_type), shrink * l2, l2)
+    wx = [dot(each, v, shrink) for each in x]
 
-    number = zlib.crc32(examples["a"].tobytes()) if seed is None else seed
+    number = zlib.crc32(a.tobytes()) if seed is None else seed
     if order is not None:
-        plan = np.asarray(order, np.int64)
+        plan = np.asarray(order, np.int64).tolist()
     elif adaptive:
-        plan = sdca.sampled(sdca.importance(examples, wx, loss_type, l2), number, 0)
+        plan = sdca.sampled(sdca.importance(problem, a, wx), number, 0)
     else:
-        bucket = 8 if rows[0].size + rows[3].size > CACHED else 1
+        bucket = 8 if sum(len(part) for each in x for part in each) > CACHED else 1
         plan = sdca.shuffled(n, bucket, number, 0)
-    u, before = v.copy(), examples["a"].copy()
-    sdca.epoch(*rows, plan, examples, before, u, loss_type, l2, shrink, float(num_loss_partitions))
+    u, before = v.copy(), a.copy()
+    for i in plan:
+        before[i] = a[i]
+        sdca.visit(problem, [i], a, u, sigma=float(num_loss_partitions))
 
-    most = np.finfo(real).max
-    primal, dual = sdca.terms(examples, before, wx, loss_type)
+    most, phi = float(np.finfo(real).max), problem.phi
+    state = np.asarray(example_state_data).astype(real)
     with np.errstate(all="ignore"):
-        state = np.asarray(example_state_data).astype(real)
-        for i in {*plan.tolist()}:
-            a = np.clip(examples["a"][i], -most, most)
-            state[i] = a, primal[i], dual[i], examples["weight"][i]
+        for i in {*plan}:
+            given, label = float(c[i]), float(y[i])
+            primal = given * phi.value(wx[i], label) if given > 0 else 0.0
+            dual = given * phi.conjugate(float(before[i]), label) if given > 0 else 0.0
+            state[i] = min(max(a[i], -most), most), primal, dual, given
         places = np.cumsum([w.size for w in weights])[:-1]
         parts = np.split((u - v) / num_loss_partitions, places)
         deltas = [p.reshape(w.shape).astype(real) for p, w in zip(parts, weights, strict=True)]
     return SdcaResult(state, deltas[: len(sparse_weights)], deltas[len(sparse_weights) :])
 
 
-def examples_of(weights: Any, labels: Any, state: Any, loss: str, real: Any) -> np.ndarray:
-    """Return the examples, with labels -1 and 1 for losses of classes."""
-    y = np.asarray(labels).astype(real).ravel()
-    examples = np.zeros(y.size, sdca.EXAMPLE)
-    examples["y"] = y if loss in ("squared_loss", "poisson_loss") else 2 * y - 1
-    examples["weight"] = np.asarray(weights).astype(real).ravel()
-    examples["a"] = np.asarray(state)[:, 0].astype(real)
-    return examples
-
-
-def sparse_rows(
+def sparse_entries(
     n: int, examples: Arrays, ids: Arrays, values: Arrays, listed: Arrays, real: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sparse features of all groups as the rows of a CSR matrix."""
-    rows: list[list[tuple[int, Any]]] = [[] for _ in range(n)]
+) -> list[tuple[list[int], list[Any]]]:
+    """Return the places and values of each example's sparse features, of all groups."""
+    entries: list[tuple[list[int], list[Any]]] = [([], []) for _ in range(n)]
     offset = 0
     for j, known in enumerate(listed):
         flat = [np.ravel(array).tolist() for array in (known, examples[j], ids[j])]
         place = {feature: offset + k for k, feature in enumerate(flat[0])}
         given = np.ravel(values[j]) if j < len(values) else np.ones(len(flat[1]))
         for i, feature, value in zip(flat[1], flat[2], given.astype(real), strict=True):
-            rows[i].append((place[feature], value))
+            entries[i][0].append(place[feature])
+            entries[i][1].append(value)
         offset += len(place)
-    entries = [entry for row in rows for entry in row]
-    data = np.array([value for _, value in entries], real)
-    places = np.array([place for place, _ in entries], np.int64)
-    return data, places, np.cumsum([0, *map(len, rows)])
+    return entries
 
 
 def sdca_shrink_l1(weights: Arrays, l1: float, l2: float) -> list[np.ndarray]:
@@ -123,10 +112,3 @@ def sdca_shrink_l1(weights: Arrays, l1: float, l2: float) -> list[np.ndarray]:
         real = t.dtype.type
         shrunk.append(np.copysign(np.maximum(abs(t) - real(l1) / real(l2), 0), t))
     return shrunk
-
-
-def sdca_fprint(input: Sequence[Any]) -> np.ndarray:
-    """Return the two halves of each string's fingerprint of 128 bits, that of UTF-8 for str."""
-    strings = input.tolist() if isinstance(input, np.ndarray) else input
-    encoded = (s.encode() if isinstance(s, str) else s for s in strings)
-    return np.array([fingerprint(string) for string in encoded], np.int64).reshape(-1, 2)

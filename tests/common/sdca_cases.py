@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 
 from common.linear_losses import DEFINITIONS
+from tfopt_ref import linear
+from tfopt_ref.losses import loss_named
 
 __all__ = [
     "ALL_LOSSES",
@@ -18,6 +21,7 @@ __all__ = [
     "labels_for",
     "problem_of",
     "problems",
+    "specified",
     "values_for",
 ]
 
@@ -108,6 +112,18 @@ def problem_of(
     joined = np.concatenate([*indices, []]).astype(index)
     l1 = float(random.choice([0.0, 0.0, 0.01, 1.0])) * l2
     return Problem(data, joined, indptr, dense, examples, n_sparse + width, loss, l1, l2)
+
+
+def specified(problem: Problem, parameter: float = 1.0, **changes: Any) -> linear.Problem:
+    """Return the problem as the specification has it."""
+    data, indices, indptr, dense, examples, n_weights, loss, l1, l2 = problem
+    ends = [slice(*pair) for pair in itertools.pairwise(indptr)]
+    x = [
+        linear.row(indices[part], data[part], last, n_weights)
+        for part, last in zip(ends, dense, strict=True)
+    ]
+    phi = loss_named(loss, parameter)
+    return linear.Problem(x, examples["y"], examples["weight"], phi, l1, l2)._replace(**changes)
 
 
 @st.composite

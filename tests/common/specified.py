@@ -91,14 +91,12 @@ SPECIFIED = SimpleNamespace(
     linalg=SimpleNamespace(global_norm=_global_norm),
     clip_grads=clip_ops,
     sdca_ops=SimpleNamespace(
-        sdca_fprint=sdca_ops.sdca_fprint,
         sdca_optimizer=_sdca_optimizer,
         sdca_shrink_l1=_sdca_shrink_l1,
     ),
     raw_ops=SimpleNamespace(
         ClipByValue=_clip_by_value,
         L2Loss=_l2_loss,
-        SdcaFprint=sdca_ops.sdca_fprint,
         SdcaOptimizer=_sdca_optimizer,
         SdcaOptimizerV2=_sdca_optimizer,
         SdcaShrinkL1=_sdca_shrink_l1,

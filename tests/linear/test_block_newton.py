@@ -20,11 +20,10 @@ from tfopt.linear_model._blocks import blocks
 from tfopt.linear_model._blocks.execution import ThreadExecutor
 from tfopt.linear_model._fit import conjugate_gradients, newton, plan
 from tfopt.linear_model._fit.features import working_set
-from tfopt.linear_model._fit.problem import Problem
+from tfopt.linear_model._fit.problem import Problem, sample_rows
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.losses import loss_named as record_named
-from tfopt_ref import sdca_newton
 
 ROWS = [300, 1, 150, 249, 300]
 
@@ -125,12 +124,23 @@ def test_sparse_solutions_of_few_features_are_found_in_a_few_steps(
 
 @settings(max_examples=50)
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 12))
-def test_working_sets_are_the_twins(seed: int, size: int) -> None:
+def test_working_sets_have_those_that_violate_the_optimality_conditions_most(
+    seed: int, size: int
+) -> None:
+    """Of the weights that are not 0, which have three places of four, and of the others."""
     random = np.random.default_rng(seed)
     w, gradient = random.integers(-2, 3, (2, 10)) * random.choice([0.0, 1.0, 0.5], (2, 10))
     found = working_set(w, gradient, 0.7, size)
-    assert found.tolist() == sdca_newton.working(w, gradient, 0.7, size)
+    assert found.tolist() == sorted({*found.tolist()})
     assert len(found) == (10 if size >= 5 else size)
+    violations = np.where(w != 0, np.abs(gradient + 0.7 * np.sign(w)), np.abs(gradient) - 0.7)
+    inside = np.isin(np.arange(10), found)
+    for some in (w != 0, w == 0):
+        if (inside & some).any() and (~inside & some).any():
+            assert violations[inside & some].min() >= violations[~inside & some].max()
+    active = int((inside & (w != 0)).sum())
+    places = max(size - size // 4, size - int((w == 0).sum()))
+    assert size >= 5 or active == min(int((w != 0).sum()), places)
 
 
 def test_sparse_solutions_of_many_features_are_found_in_a_few_steps(asked: list[str]) -> None:
@@ -290,6 +300,16 @@ def test_a_warm_start_is_where_the_last_fit_ended(loss: str, kind: str, intercep
     model.fit(*data(loss, kind))
     assert model.n_iter_[0] < cold
     assert model.objective_ == pytest.approx(found, rel=2e-9)
+
+
+@given(n=st.integers(1, 10**6), size=st.integers(1, 1000))
+def test_a_sample_has_a_row_of_each_range(n: int, size: int) -> None:
+    """With the minimum for a sample of the rows Newton's method may begin."""
+    size = min(n, size)
+    found, width = sample_rows(n, size), n // size
+    assert (found // width == np.arange(size)).all()
+    if width > 50 and size > 300:  # whatever the period of the data
+        assert all(len({*(found % period).tolist()}) == period for period in (2, 3, 7, 16))
 
 
 def test_a_block_does_not_change() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from common.linear_losses import CORNERED, LOSSES, estimator, phi, targets
+from common.linear_losses import CORNERED, LOSSES, estimator, targets
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
@@ -17,10 +17,8 @@ from tfopt.linear_model._fit.coordinates import RowSpace
 from tfopt.linear_model._fit.problem import Problem as Prepared
 from tfopt.linear_model._fit.problem import as_rows
 from tfopt.linear_model.losses import loss_named as record_named
-from tfopt_ref.sdca_certificate import Problem
-from tfopt_ref.sdca_coordinates import in_coordinates
-from tfopt_ref.sdca_fit import fit
-from tfopt_ref.sdca_losses import loss_named
+from tfopt_ref import linear
+from tfopt_ref.losses import loss_named
 
 WHERE = "in coordinates of the rows"
 each_loss = pytest.mark.parametrize("loss", LOSSES)
@@ -89,16 +87,13 @@ def test_the_certificate_is_of_all_features(loss: str, intercept: bool) -> None:
     model = estimator(loss, l2=l2, fit_intercept=intercept, tol=tol)
     model = fitted(model, X, y, c)
     w, b, a = (np.ravel(part) for part in (model.coef_, model.intercept_, model.dual_coef_))
-    twin = loss_named(f"{loss}_loss", model._parameter())
-    z = X @ w + b
-    heights = [twin.value(*each) + twin.conjugate(0.0, each[1]) for each in zip(z, y, strict=True)]
-    primal = c @ np.array(heights) + l2 / 2 * w @ w
-    pairs = zip(a[c > 0], y[c > 0], strict=True)
-    lows = [twin.conjugate(*each) - twin.conjugate(0.0, each[1]) for each in pairs]
-    v = X.T @ (c * a) / l2
-    dual = -(c[c > 0] @ np.array(lows)) - l2 / 2 * v @ v
+    problem = linear.Problem(
+        linear.rows_of(X), y, c, loss_named(f"{loss}_loss", model._parameter()), 0.0, l2
+    )
+    primal = linear.primal(problem, w, float(b[0]))
     assert np.ravel(model.objective_)[0] == pytest.approx(primal, rel=1e-10)
-    assert np.ravel(model.dual_gap_)[0] == pytest.approx(primal - dual, abs=1e-9 * primal)
+    gap = linear.gap(problem, w, float(b[0]), a)
+    assert np.ravel(model.dual_gap_)[0] == pytest.approx(gap, abs=1e-9 * primal)
     if intercept:
         assert abs(c @ a) <= 1e-12 * (c @ np.abs(a))
     last = model.history_[0][-1]
@@ -125,22 +120,6 @@ def test_coordinates_keep_products_and_lead_back(seed: int, dtype: Any) -> None:
     other = random.standard_normal(m)
     other -= exact.T @ np.linalg.lstsq(exact.T, other, rcond=None)[0]
     np.testing.assert_allclose(space.of_weights(objective, w + other), u, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])
-@pytest.mark.parametrize("intercept", [False, True])
-def test_it_is_the_problem_of_the_twin(loss: str, intercept: bool) -> None:
-    X, y, c = data(loss, (20, 250))
-    problem = Problem(X, y, c, loss_named(f"{loss}_loss", 1.0), 0.0, 1.0, intercept)
-    few, Q = in_coordinates(problem)
-    assert few.X.shape == (20, 20)
-    options = {"l1": 0.0, "l2": 1.0, "intercept": intercept, "tol": 1e-7, "max_iter": 20_000}
-    twin = fit(few.X, y, c, f"{loss}_loss", parameter=1.0, seed=0, **options)
-    ours = fitted(estimator(loss, fit_intercept=intercept, tol=1e-10), X, y, c)
-    np.testing.assert_allclose(np.ravel(ours.coef_), Q @ twin.w, atol=1e-3)
-    z = X @ (Q @ twin.w) + twin.b
-    losses = phi(loss, z, y, None) @ c + twin.w @ twin.w / 2
-    assert losses == pytest.approx(np.ravel(ours.objective_)[0], rel=1e-6)
 
 
 def test_several_classes_share_coordinates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
 from tfopt.linear_model import FTRLClassifier, FTRLRegressor, load_model, save_model
-from tfopt_ref import ftrl_stream
+from tfopt_ref import ftrl
+from tfopt_ref.losses import loss_named
 
 KINDS = {"FTRLClassifier": FTRLClassifier, "FTRLRegressor": FTRLRegressor}
 MODELS = [(name, loss) for name, kind in KINDS.items() for loss in kind._LOSSES]
@@ -37,6 +38,16 @@ def labels_of(name: str, order: np.ndarray, n_classes: int) -> np.ndarray:
     if name == "FTRLRegressor":
         return 0.25 + order / len(order)
     return np.array(["no", "so", "yes"])[order % n_classes]
+
+
+def balanced(y: np.ndarray, weights: np.ndarray) -> dict[Any, float]:
+    """Return factors of the classes' weights that make the totals equal, but for that of nothing.
+
+    The total of all classes is as before.
+    """
+    totals = {k: weights[y == k].sum() for k in np.unique(y).tolist()}
+    share = weights.sum() / sum(total > 0 for total in totals.values())
+    return {k: share / total if total > 0 else 0.0 for k, total in totals.items()}
 
 
 def state_of(model: Any) -> dict[str, Any]:
@@ -81,7 +92,7 @@ def test_a_fit_is_that_of_the_specification(
         model.set_params(class_weight=class_weight)
         factors = class_weight
         if class_weight == "balanced":
-            factors = ftrl_stream.balanced(y.tolist(), weights.tolist())
+            factors = balanced(y, weights)
         sample_weights = weights * [(factors or {}).get(label, 1.0) for label in y.tolist()]
         classes = np.unique(y)
         targets = np.where(y[:, None] == classes, 1.0, -1.0)
@@ -90,11 +101,23 @@ def test_a_fit_is_that_of_the_specification(
         sample_weights, targets = weights, y[:, None]
     table = np.zeros((5, targets.shape[1], 3))
     table[..., 1] = 0.1
-    expected = ftrl_stream.Learned(table, [0.0, 0.0], table[..., 0], 0)
+    expected = ftrl.Learned(table, [0.0, 0.0], table[..., 0])
     option = model._LOSSES[loss].option
+    rule = ftrl.Rule(
+        loss_named(f"{loss}_loss", 1.0 if option is None else option.default),
+        alpha=0.2,
+        beta=0.1,
+        l1=options["l1"],
+        l2=0.0,
+        intercept=options["fit_intercept"],
+        batch_size=options["batch_size"],
+        average=int(options["average"]),
+    )
     for again in (False, True) if options["warm_start"] else (False,):
         random = np.random.RandomState(0)
-        expected, n_iter = ftrl_stream.fit(
+        assert not again or expected.seen == model.t_
+        expected, n_iter = ftrl.fit(
+            rule,
             [(np.flatnonzero(row).tolist(), row[row != 0].tolist()) for row in X],
             targets,
             sample_weights,
@@ -102,16 +125,6 @@ def test_a_fit_is_that_of_the_specification(
             expected,
             tol=-np.inf if options["tol"] is None else options["tol"],
             n_iter_no_change=options["n_iter_no_change"],
-            batch_size=options["batch_size"],
-            loss=f"{loss}_loss",
-            parameter=1.0 if option is None else option.default,
-            intercept=options["fit_intercept"],
-            lr=0.2,
-            beta=0.1,
-            l1=options["l1"],
-            l2=0.0,
-            average=int(options["average"]),
-            seen=model.t_ if again else 0,
         )
         fitted(model, X, y, weights)
         assert model.n_iter_ == n_iter
@@ -137,7 +150,7 @@ def test_early_stopping_is_a_loop_of_partial_fits(name: str, average: bool, form
     learned, held = next(kind(1, test_size=0.25, random_state=5).split(X, y))
     learned, random, scores = np.sort(learned), np.random.RandomState(5), []
     other = KINDS[name](**options)
-    while len(scores) < 40 and not ftrl_stream.has_ended([-score for score in scores], 0.01, 3):
+    while len(scores) < 40 and not ftrl.has_ended([-score for score in scores], 0.01, 3):
         order = random.permutation(learned)
         classes = {"classes": np.unique(y)} if is_classifier(model) else {}
         other.partial_fit(form(X[order]), y[order], sample_weight=weights[order], **classes)
@@ -173,12 +186,12 @@ def test_the_stopping_rule_by_hand() -> None:
         ([5.0, 4.95, 4.92], 0.1, 2, True),
         ([5.0, 6.0, 5.0, 4.0, 5.0], 0.0, 2, False),
     ):
-        assert ftrl_stream.has_ended(values, tol, patience) == ended, values
+        assert ftrl.has_ended(values, tol, patience) == ended, values
 
 
 def test_balanced_weights_by_hand() -> None:
-    assert ftrl_stream.balanced([0, 0, 0, 1], [1, 1, 1, 1]) == {0: 2 / 3, 1: 2.0}
-    assert ftrl_stream.balanced("aab", [1, 1, 0]) == {"a": 1.0, "b": 0.0}
+    assert balanced(np.array([0, 0, 0, 1]), np.ones(4)) == {0: 2 / 3, 1: 2.0}
+    assert balanced(np.array([*"aab"]), np.array([1.0, 1, 0])) == {"a": 1.0, "b": 0.0}
 
 
 @pytest.mark.parametrize("name", KINDS)

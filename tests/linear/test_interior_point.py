@@ -1,4 +1,4 @@
-"""The interior-point method for losses with a corner against the twin's, and how it ends."""
+"""The interior-point method for losses with corners: its steps, its minimum, and how it ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from certified import check
+from common.linear_losses import CORNERED, estimator
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
@@ -19,7 +21,7 @@ import tfopt
 from tfopt.kernels.linear import interior_point as kernels
 from tfopt.kernels.linear import second_order
 from tfopt.kernels.linear.second_order import solve
-from tfopt.linear_model import SDCAClassifier, SDCARegressor
+from tfopt.linear_model import SDCAClassifier
 from tfopt.linear_model._fit import interior_fields, interior_rows, monitor, plan
 from tfopt.linear_model._fit.design import MemoryDesign
 from tfopt.linear_model._fit.interior_point import InteriorPoint
@@ -28,9 +30,6 @@ from tfopt.linear_model._fit.problem import InitialPoint, as_rows
 from tfopt.linear_model._fit.problem import Problem as Prepared
 from tfopt.linear_model.losses import loss_named as record_named
 from tfopt.linear_model.parameters import Parameters
-from tfopt_ref import sdca_interior_point as twin
-from tfopt_ref.sdca_certificate import Problem
-from tfopt_ref.sdca_losses import loss_named
 
 BLOCKS = [30, 1, 49]
 L2 = 0.5
@@ -66,176 +65,121 @@ def relative_gaps(model: Any) -> np.ndarray:
     return np.ravel(model.dual_gap_) / np.ravel(model.objective_)
 
 
-# ---- against the specification
+# ---- steps
+
+FORMS: dict[str, dict[str, Any]] = {
+    "whole": WAYS["whole"],
+    "rounds": WAYS["whole"],
+    "csr": WAYS["whole"],
+    "Fortran": WAYS["whole"],
+    "blocks": WAYS["blocks"],
+}
+
+
+def stored(form: str, X: np.ndarray) -> Any:
+    return {"csr": sparse.csr_matrix, "Fortran": np.asfortranarray}.get(form, np.array)(X)
 
 
 @each_intercept
-@pytest.mark.parametrize(
-    ("blocks", "kind"),
-    [
-        (None, "dense"),
-        (None, "rounds"),
-        (None, "float32"),
-        (None, "csr"),
-        (BLOCKS, "dense"),
-        (BLOCKS, "float32"),
-    ],
-)
-def test_steps_are_those_of_the_twin(
-    intercept: bool, blocks: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("loss", CORNERED)
+@pytest.mark.parametrize("form", FORMS)
+def test_steps_are_the_same_in_any_form(
+    loss: str, intercept: bool, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each with the certificate that its dual variables prove, until the gap is closed."""
     X, y, weight = data()
-    X = X.astype(np.float32) if kind == "float32" else X
-    problem = Problem(X.astype(float), y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, intercept)
-    low, high = twin.corner(y)
-    points = twin.steps(problem, low, high)
-    rows = sparse.csr_matrix(X) if kind == "csr" else X
-    options = {"fit_intercept": intercept, "tol": 0.0}
-    options |= WAYS["blocks" if blocks else "whole"]
-    if kind == "rounds":
-        monkeypatch.setattr(interior_rows, "FEW", 0)
-    for n_iter, at in zip(range(1, 9), points, strict=False):
-        found = twin.certificate(problem, low, high, at, n_iter)
-        model = fitted(rows, y, weight, **options, max_iter=n_iter)
-        assert model.n_iter_ == [n_iter] and model.solver_ == ["interior-point"]
-        np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-7, atol=1e-8)
-        np.testing.assert_allclose(model.intercept_[0], found.b, rtol=1e-7, atol=1e-8)
-        kept = weight > 0
-        np.testing.assert_allclose(model.dual_coef_[0][kept], found.a[kept], rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose(model.objective_[0], found.primal, rtol=1e-8)
-        np.testing.assert_allclose(
-            model.dual_gap_[0], found.gap, rtol=1e-5, atol=1e-9 * found.primal
-        )
+    if loss != "hinge":
+        y = X @ np.arange(5) + 3 * np.random.default_rng(1).standard_normal(80) + 2
+    options = {"l2": L2, "fit_intercept": intercept, "tol": 0.0}
+    for n_iter in (1, 2, 3, 5, 8):
+        models = []
+        for each in ("whole", form):
+            with monkeypatch.context() as patch:
+                if each == "rounds":
+                    patch.setattr(interior_rows, "FEW", 0)
+                model = estimator(loss, 0.3, **options, **FORMS[each], max_iter=n_iter)
+                with pytest.warns(ConvergenceWarning):
+                    models.append(model.fit(stored(each, X), y, weight))
+        one, other = models
+        assert np.ravel(other.n_iter_) == [n_iter] and other.solver_ == ["interior-point"]
+        check(other, X, y, weight)
+        np.testing.assert_allclose(other.coef_, one.coef_, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(other.objective_, one.objective_, rtol=1e-8)
+        scale = 1e-9 * np.ravel(one.objective_)[0]
+        np.testing.assert_allclose(other.dual_gap_, one.dual_gap_, rtol=1e-5, atol=scale)
+    done = estimator(loss, 0.3, **options | FORMS[form] | {"tol": 1e-9}).fit(
+        stored(form, X), y, weight
+    )
+    assert done.solver_ == ["interior-point"] and np.ravel(done.n_iter_)[0] < 40
+    assert np.max(relative_gaps(done)) <= 1e-9
 
 
 @each_intercept
 @each_blocks
-def test_steps_from_near_the_minimum_are_those_of_the_twin(intercept: bool, blocks: Any) -> None:
-    """They begin with the dual variables of the certificate of epochs."""
+def test_from_near_the_minimum_few_steps_are_left(intercept: bool, blocks: Any) -> None:
+    """They begin with the dual variables of the certificate of epochs, and never lose it."""
     X, y, weight = data()
-    problem = Problem(X, y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, intercept)
-    low, high = twin.corner(y)
+    way = WAYS["blocks" if blocks else "whole"]
     options = {"fit_intercept": intercept, "l2": L2, "warm_start": True}
     begun = SDCAClassifier("hinge", solver="sdca", tol=9e-3, **options).fit(*data())
-    w, b, a = begun.coef_[0], begun.intercept_[0], begun.dual_coef_[0]
-
-    def again(n_iter: int) -> Any:
-        model = fitted(max_iter=1, tol=0.9, **options | WAYS["blocks" if blocks else "whole"])
-        model.coef_, model.intercept_, model.dual_coef_ = w[None], np.array([b]), a[None]
+    cold = fitted(**options | way)
+    w, b, a = begun.coef_, begun.intercept_, begun.dual_coef_
+    gaps = []
+    for n_iter in range(1, 12):
+        model = SDCAClassifier("hinge", **options | way, tol=0.0, max_iter=n_iter)
+        model.coef_, model.intercept_, model.dual_coef_ = w.copy(), b.copy(), a.copy()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return model.set_params(max_iter=n_iter, tol=0.0).fit(*data())
-
-    first = again(1)
-    assert 1e-3 < relative_gaps(first) < 1e-2 and first.history_[0][0]["certified"]
-    u = np.append(first.coef_[0], first.intercept_[0])[: 5 + intercept]
-    near = twin.near_start(problem, low, high, u, first.dual_coef_[0], float(first.dual_gap_[0]))
-    points = twin.steps(problem, low, high, near=near)
-    for n_iter, at in zip(range(2, 9), points, strict=False):
-        found, model = twin.certificate(problem, low, high, at, n_iter), again(n_iter)
-        if found.gap > first.dual_gap_:
-            continue  # the best is still the first
-        np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(model.objective_[0], found.primal, rtol=1e-8)
-        np.testing.assert_allclose(
-            model.dual_gap_[0], found.gap, rtol=1e-5, atol=1e-9 * found.primal
-        )
-    assert relative_gaps(model) < 1e-5
+            model.fit(*data())
+        check(model, X, y, weight)
+        gaps.append(float(relative_gaps(model)[0]))
+    assert 1e-3 < gaps[0] < 1e-2 and gaps[7] < 1e-5
+    assert gaps == sorted(gaps, reverse=True)
+    assert cold.n_iter_[0] > 1 + next(k for k, gap in enumerate(gaps) if gap <= 1e-4)
 
 
-@pytest.mark.parametrize("q", [0.05, 0.5])
-def test_steps_of_a_quantile_are_those_of_the_twin(q: float) -> None:
-    """With an intercept, which begins elsewhere, the minimum is."""
-    X, _, weight = data()
-    z = X @ np.arange(5) + 3 * np.random.default_rng(1).standard_normal(80) + 2
-    low, high = np.full(80, q - 1), np.full(80, q)
-    options = {"quantile": q, "l2": L2, "tol": 1e-9}
-    models = [SDCARegressor("quantile", **way, **options) for way in WAYS.values()]
-    problem = Problem(X, z, weight, loss_named("quantile_loss", q), 0.0, L2, True)
-    least = twin.fit(problem, low, high, 1e-9, 60).primal
-    for model in models:
-        assert model.fit(X, z, weight).objective_ == pytest.approx(least, rel=2e-9)
-        assert model.solver_ == ["interior-point"] and model.n_iter_ < 40
-    problem = problem._replace(intercept=False)
-    for n_iter, at in zip(range(1, 9), twin.steps(problem, low, high), strict=False):
-        found = twin.certificate(problem, low, high, at, n_iter)
-        for model in models:
-            model.set_params(max_iter=n_iter, fit_intercept=False)
-            with pytest.warns(ConvergenceWarning):
-                model.fit(X, z, weight)
-            np.testing.assert_allclose(model.coef_, found.w, rtol=1e-7, atol=1e-8)
-            np.testing.assert_allclose(model.objective_, found.primal, rtol=1e-8)
-            np.testing.assert_allclose(
-                model.dual_gap_, found.gap, rtol=1e-5, atol=1e-9 * found.primal
-            )
+ends = st.integers(0, 2**32 - 1).map(np.random.default_rng)
 
 
-@each_intercept
-@pytest.mark.parametrize("epsilon", [0.0, 0.7])
-@pytest.mark.parametrize("kind", ["dense", "rounds", "csr", "blocks"])
-def test_steps_of_two_corners_are_those_of_the_twin(
-    intercept: bool, epsilon: float, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From the weights 0 the steps are; with an intercept, which begins elsewhere, the minimum."""
-    X, _, weight = data()
-    z = X @ np.arange(5) + 3 * np.random.default_rng(1).standard_normal(80) + 2
-    phi = loss_named("epsilon_insensitive_loss", epsilon)
-    problem = Problem(X, z, weight, phi, 0.0, L2, intercept)
-    twice, low, high = twin.insensitive(problem, epsilon)
-    options = {"epsilon": epsilon, "l2": L2, "fit_intercept": intercept, "tol": 1e-9}
-    options |= WAYS["blocks" if kind == "blocks" else "whole"]
-    if kind == "rounds":
-        monkeypatch.setattr(interior_rows, "FEW", 0)
-    model = SDCARegressor("epsilon_insensitive", **options)
-    rows = sparse.csr_matrix(X) if kind == "csr" else X
-    model.fit(rows, z, weight)
-    assert model.solver_ == ["interior-point"] and model.n_iter_ < 40
-    ends = [-1.0], [1.0]
-    points = twin.steps(twice, low, high)
-    for n_iter, at in zip(range(1, 41 if intercept else 9), points, strict=False):
-        at = at._replace(a=at.a[:80] + at.a[80:])
-        found = twin.certificate(problem, *map(np.array, ends), at, n_iter)
-        if intercept:
-            if found.near(1e-9):
-                break
-            continue
-        with pytest.warns(ConvergenceWarning):
-            model.set_params(max_iter=n_iter).fit(rows, z, weight)
-        np.testing.assert_allclose(model.coef_, found.w, rtol=1e-7, atol=1e-8)
-        np.testing.assert_allclose(model.objective_, found.primal, rtol=1e-8)
-        np.testing.assert_allclose(model.dual_gap_, found.gap, rtol=1e-5, atol=1e-9 * found.primal)
-    if intercept:
-        assert model.objective_ == pytest.approx(found.primal, rel=2e-9)
-
-
-@given(st.floats(1e-6, 1e3), st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=5))
-def test_the_centre_is_where_both_products_are_mu(mu: float, residuals: list[float]) -> None:
-    r = np.array(residuals)
-    low, high = twin.corner(np.where(np.arange(r.size) % 2, 1.0, -1.0))
-    upper, lower = twin.centre(r, low, high, mu)
+@given(st.floats(1e-6, 1e3), ends)
+def test_the_centre_is_where_both_products_are_mu(mu: float, random: Any) -> None:
+    r = random.choice([0.0, 1e-3, 1.0, 1e3], 9) * random.standard_normal(9)
+    low, high = -random.choice([0.0, 0.3, 1.0], 9), random.choice([0.1, 1.0], 9)
+    weight, a, upper, lower, p, n = interior_fields.centred(np.ones(9), r, low, high, mu)[:6]
+    assert (weight == 1).all() and (np.minimum(upper, lower) > 0).all()
     np.testing.assert_allclose(upper + lower, high - low, rtol=1e-12)
-    np.testing.assert_allclose(mu / upper - mu / lower, r, rtol=1e-6, atol=1e-6 * (1 + mu))
+    near_low = lower < upper
+    np.testing.assert_allclose(np.where(near_low, a - low, high - a), np.minimum(upper, lower),
+                               rtol=1e-9, atol=1e-15)  # fmt: skip
+    np.testing.assert_allclose(p * upper, mu, rtol=1e-12)
+    np.testing.assert_allclose(n * lower, mu, rtol=1e-12)
+    np.testing.assert_allclose(p - n, r, rtol=1e-6, atol=1e-6 * (1 + mu))
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(1e-9, 1e3))
-def test_dual_variables_are_kept_as_by_the_twin(seed: int, gap: float) -> None:
+@given(ends, st.floats(1e-9, 1e3))
+def test_dual_variables_are_kept_but_moved_inside(random: Any, mu: float) -> None:
     """Of any intervals, and of dual variables at their ends, inside and outside of them."""
-    random = np.random.default_rng(seed)
     r = random.choice([0.0, 1e-6, 1e-2, 1.0, 50.0], 40) * random.choice([-1.0, 1.0], 40)
     low, high = -random.choice([0.0, 0.3, 1.0], 40), random.choice([0.1, 1.0], 40)
     a = low + random.choice([-0.5, 0.0, 1e-9, 0.2, 0.5, 1.0, 1.5], 40) * (high - low)
-    weight, nothing = random.random(40) + 0.5, np.zeros((40, 0))
-    problem = Problem(nothing, r, weight, loss_named("hinge_loss", 1.0), 0.0, L2, False)
-    near = twin.near_start(problem, low, high, np.zeros(0), a, gap)
-    mu = min(weight @ np.abs(r), 50 * gap) / weight.sum()
-    fields = interior_fields.centred(weight, r, low, high, mu)
-    fields = interior_fields.kept(fields, r, low, high, mu, a)
-    for mine, theirs in zip(fields[1:6], near[1:6], strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-12)
+    centred = interior_fields.centred(np.ones(40), r, low, high, mu)
+    _, new, upper, lower, p, n = interior_fields.kept(centred, r, low, high, mu, a)[:6]
+    width, close = high - low, functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-12)
+    close(upper, high - new)
+    close(lower, new - low)
+    least_upper, least_lower = (np.minimum(each, 0.3 * width) for each in centred[2:4])
+    close(new, np.clip(a, low + least_lower, high - least_upper))
+    close(p - n, r)
+    least = mu / width  # of the smaller one
+    assert (np.minimum(p, n) >= least * (1 - 1e-9)).all()
+    products = p * upper + n * lower
+    has_mean = np.minimum(p, n) > least * (1 + 1e-9)
+    close(products[has_mean], 2 * mu)
+    assert (products >= 2 * mu * (1 - 1e-9)).all() or (products[~has_mean] >= mu * (1 - 1e-9)).all()
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 2.0))
-def test_rows_are_those_of_the_twin(seed: int, target: float) -> None:
+def test_rows_are_those_of_the_formulas(seed: int, target: float) -> None:
     """The kernels' answers for a step of the weights, by the formulas."""
     random = np.random.default_rng(seed)
     n = int(random.integers(1, 1500))

@@ -1,4 +1,4 @@
-"""The rows that the interior-point method leaves out, against the twin's, and that all count."""
+"""The rows that the interior-point method leaves out, and that all count in the end."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from certified import check
 from common.linear_losses import CORNERED, estimator, targets
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,9 +16,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tfopt.linear_model import SDCAClassifier
 from tfopt.linear_model._fit import interior_rows, plan
-from tfopt_ref import sdca_interior_point as twin
-from tfopt_ref.sdca_certificate import Problem
-from tfopt_ref.sdca_losses import loss_named
 
 L2 = 0.5
 
@@ -48,48 +46,46 @@ def overlapping(n: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return X, z, random.choice([0.0, 0.5, 1.0, 2.0], n)
 
 
+@pytest.fixture
+def left_out(few_are_many: None, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows are left out each time that they are chosen."""
+    counts, choose = [], interior_rows.Choose.__call__
+
+    def counted(self: Any, objective: Any, state: Any) -> Any:
+        state, answer = choose(self, objective, state)
+        counts.append(0 if state.near is None else len(state.examples) - len(state.near.at))
+        return state, answer
+
+    monkeypatch.setattr(interior_rows.Choose, "__call__", counted)
+    return counts
+
+
 @pytest.mark.parametrize("kind", ["dense", "csr"])
-def test_rows_are_left_out_as_by_the_twin(kind: str, few_are_many: None) -> None:
+@pytest.mark.parametrize("intercept", [False, True])
+def test_more_and_more_rows_are_left_out_of_steps_but_not_of_certificates(
+    kind: str, intercept: bool, left_out: list[int]
+) -> None:
     X, z, weight = overlapping(300)
-    y = np.sign(z)
-    problem = Problem(X, y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, False)
-    low, high = twin.corner(y)
     rows = sparse.csr_matrix(X) if kind == "csr" else X
-    options = {"fit_intercept": False, "solver": "interior-point", "tol": 0.0}
-    counts = []
-    for n_iter, at in zip(range(1, 13), twin.steps(problem, low, high, True), strict=False):
-        found = twin.certificate(problem, low, high, at, n_iter)
-        model = fitted(rows, y, weight, **options, max_iter=n_iter)
-        np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-6, atol=1e-8)
-        kept = weight > 0
-        np.testing.assert_allclose(model.dual_coef_[0][kept], found.a[kept], rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(
-            model.dual_gap_[0], found.gap, rtol=1e-4, atol=1e-9 * found.primal
-        )
-        counts.append(int(at.out.sum()))
-    assert counts[0] == 0 and len(set(counts)) > 2 and counts[-1] > 200
+    options = {"fit_intercept": intercept, "solver": "interior-point", "tol": 0.0}
+    for n_iter in range(1, 13):
+        left_out.clear()
+        model = fitted(rows, np.sign(z), weight, **options, max_iter=n_iter)
+        check(model, X, np.sign(z), weight)
+    assert left_out[0] == 0 and len({*left_out}) > 2 and left_out[-1] > 200
+    assert np.max(relative_gaps(model)) <= 1e-5
 
 
-def test_near_the_minimum_rows_are_left_out_as_by_the_twin(few_are_many: None) -> None:
+def test_near_the_minimum_rows_are_left_out_at_once(left_out: list[int]) -> None:
     """How far predictions move is known from the first step on."""
     X, z, weight = overlapping(300)
     y, options = np.sign(z), {"fit_intercept": False, "warm_start": True}
-    problem = Problem(X, y, weight, loss_named("hinge_loss", 1.0), 0.0, L2, False)
-    low, high = twin.corner(y)
     first = fitted(X, y, weight, **options, solver="sdca", tol=1e-3)
-    w, a, gap = first.coef_[0], first.dual_coef_[0], float(first.dual_gap_[0])
-    near = twin.near_start(problem, low, high, w, a, gap)
-    counts = []
-    for n_iter, at in zip(range(2, 9), twin.steps(problem, low, high, True, near), strict=False):
-        found = twin.certificate(problem, low, high, at, n_iter)
-        model = SDCAClassifier("hinge", l2=L2, **options, solver="interior-point", tol=0.0)
-        model.coef_, model.intercept_, model.dual_coef_ = w[None], np.zeros(1), a[None]
-        with pytest.warns(ConvergenceWarning):
-            model.set_params(max_iter=n_iter).fit(X, y, weight)
-        if found.gap < gap:  # else the best is still the first
-            np.testing.assert_allclose(model.coef_[0], found.w, rtol=1e-6, atol=1e-8)
-        counts.append(int(at.out.sum()))
-    assert found.gap < 1e-5 * gap and counts[0] == 0 and max(counts[:4]) > 200
+    gap = relative_gaps(first)[0]
+    model = first.set_params(solver="interior-point", tol=1e-8).fit(X, y, weight)
+    check(model, X, y, weight)
+    assert max(left_out[:4]) > 200 and model.n_iter_[0] < 12
+    assert relative_gaps(model)[0] <= 1e-8 < gap
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1.0, 1e3]), st.booleans())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tfopt.linear_model.losses import LOSSES as TABLE
 from tfopt.linear_model.losses import loss_named
-from tfopt_ref import sdca_losses
+from tfopt_ref import losses
 
 LOSSES = {loss.kernel: loss for loss in TABLE.values() if not loss.is_joint}
 each_loss = pytest.mark.parametrize("name", LOSSES)
@@ -33,7 +33,7 @@ def labels(name: str, n: int) -> np.ndarray:
 @example(z=[0.0, -1.192092896e-07])  # where Poisson's slope is the difference of near numbers
 def test_values_and_derivatives_are_those_of_the_specification(name: str, z: list[float]) -> None:
     own, at = parameter(name), np.array(z)
-    loss, twin = loss_named(name, own), sdca_losses.loss_named(name, own)
+    loss, twin = loss_named(name, own), losses.loss_named(name, own)
     y = labels(name, at.size)
     pairs = list(zip(at.tolist(), y.tolist(), strict=True))
     rounding = 0.0 if loss.is_classification else 4e-16 * np.abs(y)  # of a number less its label
@@ -51,7 +51,7 @@ def test_values_and_derivatives_are_those_of_the_specification(name: str, z: lis
 @given(a=st.lists(st.floats(-5, 5), min_size=1, max_size=20))
 def test_clipped_duals_are_the_nearest_with_a_finite_conjugate(name: str, a: list[float]) -> None:
     own = parameter(name)
-    loss, twin = loss_named(name, own), sdca_losses.loss_named(name, own)
+    loss, twin = loss_named(name, own), losses.loss_named(name, own)
     y = labels(name, len(a))
     clipped = loss.clip_duals(np.array(a), y)
     expected = [twin.conjugate(*pair) for pair in zip(clipped.tolist(), y.tolist(), strict=True)]

@@ -14,10 +14,9 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import tfopt
-from tfopt.kernels.linear import multiclass, visits
+from tfopt.kernels.linear import multiclass, solver, visits
 from tfopt.kernels.linear.multiclass import LANES, SAMPLE
 from tfopt.linear_model import SDCAClassifier
-from tfopt_ref import sdca_solver as twin
 
 LOSSES = ("logistic_loss", "hinge_loss", "smooth_hinge_loss", "squared_hinge_loss")
 each_loss = pytest.mark.parametrize("loss", LOSSES)
@@ -53,14 +52,14 @@ def run(problem: Problem, lanes: np.ndarray, n_lanes: int, duals: np.ndarray, cu
 
 
 def run_alone(problem: Problem, y: np.ndarray, duals: np.ndarray, curvature: float):
-    """Return what the twin's epochs leave for one class."""
+    """Return what epochs of one class alone leave."""
     examples = problem.examples.copy()
     examples["y"], examples["a"] = y, y * duals
     v, bias, none = np.zeros(problem.n_weights), 0.1, np.zeros((0, problem.n_weights))
     visits.weights_of(*problem.rows, examples, v, problem.l2)
     for number in range(2):
-        bias, _, estimate = twin.epoch(
-            *problem.rows, visits.shuffled(len(y), 1, 3, number), examples, v, none, none,
+        bias, _, estimate = solver.epoch(
+            *problem.rows, visits.shuffled(len(y), 1, 3, number), examples, v, none, np.zeros(0),
             np.zeros(0, np.uint8), problem.loss, 0.3, problem.l2, problem.l1 / problem.l2, bias,
             curvature, 1.0, 1, 1,
         )  # fmt: skip
@@ -72,7 +71,7 @@ def run_alone(problem: Problem, y: np.ndarray, duals: np.ndarray, curvature: flo
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @given(data=st.data())
-def test_each_class_goes_the_twins_way(loss: str, dtype: str, index: str, data) -> None:
+def test_each_class_goes_its_own_way(loss: str, dtype: str, index: str, data) -> None:
     problem = data.draw(problems(loss, dtype, index))
     n_lanes = data.draw(st.integers(1, LANES))
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))

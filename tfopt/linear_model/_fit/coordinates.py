@@ -3,7 +3,6 @@
 The best weights without l1 are a sum of rows. With X X^T = L L^T, the rows L have the same products
 with each other as the rows X: so the duals, the losses and the minimum are the same, with as many
 weights as there are rows, and solvers that form a matrix of the weights apply.
-`tfopt_ref.sdca_coordinates` specifies it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ It is for losses that are linear but for a corner, whose dual variables are in i
 iteration asks three things of the rows, each in one pass: the Newton system, how far the
 predictor's step would go, and how far the corrector's goes. (Mehrotra: On the implementation of a
 primal-dual interior point method, 1992; Ferris, Munson: Interior-point methods for massive support
-vector machines, 2002.) `tfopt_ref.sdca_interior_point` specifies it.
+vector machines, 2002.)
 """
 
 from __future__ import annotations

@@ -1,0 +1,137 @@
+"""FTRL-Proximal: linear models that learn from a stream, in batches of sparse rows.
+
+In the symbols of McMahan et al. ("Ad click prediction: a view from the trenches", 2013): a weight w
+has a sum n of squared gradients and a sum z of gradients less sigma * w; the learning rate is
+alpha / (beta + sqrt(n)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tfopt_ref.losses import Loss
+
+__all__ = ["Learned", "Rule", "fit", "has_ended", "learn"]
+
+#: The features that an example has, and their values.
+Row = tuple[Sequence[int], Sequence[float]]
+
+
+class Rule(NamedTuple):
+    """How a model learns; w averages over the steps after so many rows (0: it does not)."""
+
+    phi: Loss
+    alpha: float
+    beta: float
+    l1: float
+    l2: float
+    intercept: bool
+    batch_size: int
+    average: int = 0
+
+
+class Learned(NamedTuple):
+    """What rows have taught.
+
+    Attributes
+    ----------
+    table : ndarray, shape (n_features + 1, n_scores, 3)
+        w, n and z of each feature and, last, of the intercept.
+    losses : list of two floats
+        The weighted sum of the losses, each before its batch is learned; the sum of the weights.
+    sums : ndarray, shape (n_features + 1, n_scores)
+        Of w after each step that is averaged.
+    averaged, seen : int
+        The number of these steps, and that of rows.
+    """
+
+    table: np.ndarray
+    losses: list[float]
+    sums: np.ndarray
+    averaged: int = 0
+    seen: int = 0
+
+
+def learn(
+    rule: Rule, x: Sequence[Row], y: np.ndarray, c: np.ndarray, order: Iterable[int], start: Learned
+) -> Learned:
+    """Return what is learned of rows in an order, y having a label for each of the scores.
+
+    An intercept is the weight of a feature 1, without penalties.
+    """
+    table, losses, sums, averaged, seen = start
+    table, losses, order = table.copy(), list(losses), list(order)
+    for first in range(0, len(order), rule.batch_size):
+        batch = order[first : first + rule.batch_size]
+        scores = np.array([[dot(x[i], w) for w in table[:, :, 0].T] for i in batch])
+        for i, z in zip(batch, scores, strict=True):
+            for k in range(len(z)):
+                losses[0] += rule.phi.value(float(z[k]), float(y[i, k])) * float(c[i])
+            losses[1] += float(c[i])
+        for k in range(table.shape[1]):
+            slopes = [
+                rule.phi.slope(float(z[k]), float(y[i, k])) * float(c[i])
+                for i, z in zip(batch, scores, strict=True)
+            ]
+            gradient: dict[int, float] = {}
+            for i, slope in zip(batch, slopes, strict=True):
+                for j, value in zip(*x[i], strict=True):
+                    gradient[j] = gradient.get(j, 0.0) + value * slope
+            for j, g in gradient.items():
+                table[j, k] = stepped(table[j, k], g, rule, rule.l1, rule.l2)
+            if rule.intercept:
+                table[-1, k] = stepped(table[-1, k], sum(slopes, 0.0), rule, 0.0, 0.0)
+        seen += len(batch)
+        if 0 < rule.average <= seen:
+            sums, averaged = sums + table[:, :, 0], averaged + 1
+    return Learned(table, losses, sums, averaged, seen)
+
+
+def stepped(
+    wnz: np.ndarray, g: float, rule: Rule, l1: float, l2: float
+) -> tuple[float, float, float]:
+    """Return the new w, n and z, given a gradient g; l2 is half the paper's, as TensorFlow's is."""
+    w, n, z = wnz.tolist()
+    more = n + g * g
+    z += g - (math.sqrt(more) - math.sqrt(n)) / rule.alpha * w
+    curvature = math.sqrt(more) / rule.alpha + 2 * (l2 + rule.beta / (2 * rule.alpha))
+    return (min(max(z, -l1), l1) - z) / curvature, more, z
+
+
+def dot(row: Row, w: np.ndarray) -> float:
+    total = 0.0
+    for j, value in zip(*row, strict=True):
+        total += value * float(w[j])
+    return total + float(w[-1])
+
+
+def fit(
+    rule: Rule, x: Sequence[Row], y: np.ndarray, c: np.ndarray, orders: Iterable[Sequence[int]],
+    start: Learned, *, tol: float, n_iter_no_change: int,
+) -> tuple[Learned, int]:  # fmt: skip
+    """Return what is learned in epochs, and their number: until the mean loss no longer falls."""
+    means: list[float] = []
+    for order in orders:
+        epoch = learn(rule, x, y, c, order, start._replace(losses=[0.0, 0.0]))
+        losses = [sum(pair) for pair in zip(start.losses, epoch.losses, strict=True)]
+        start = epoch._replace(losses=losses)
+        means.append(epoch.losses[0] / epoch.losses[1])
+        if has_ended(means, tol, n_iter_no_change):
+            break
+    return start, len(means)
+
+
+def has_ended(values: Sequence[float], tol: float, n_iter_no_change: int) -> bool:
+    """Tell whether each of the last values is not below all before it by tol.
+
+    Of the first value none is before it. For the scores of held-out samples, which are to rise, the
+    values are their negatives.
+    """
+    if len(values) <= n_iter_no_change:
+        return False
+    last = range(len(values) - n_iter_no_change, len(values))
+    return all(values[k] > min(values[:k]) - tol for k in last)

@@ -1,0 +1,134 @@
+"""The problem of a linear model, its dual, and the duality gap of a pair of points.
+
+Minimize, over w and b, ::
+
+    P(w, b) = sum of c_i * phi(x_i . w + b; y_i) + l1 * |w|_1 + l2 / 2 * |w|**2
+
+where phi counts from its least value; or maximize, over the a_i, the dual of Shalev-Shwartz and
+Zhang ("Accelerated proximal stochastic dual coordinate ascent", 2014) ::
+
+    D(a) = -sum of c_i * phi*(-a_i; y_i) - l2 / 2 * |S(v)|**2,   v = sum of c_i * a_i * x_i / l2
+
+with S(v) = sign(v) * max(|v| - l1 / l2, 0), where for a b the sum of c_i * a_i has to be 0. With an
+l2 of 0, |sum of c_i * a_i * x_i| may nowhere be above l1. Where the largest D is, w is S(v).
+Whichever method finds w, b and a: the minimum is between P - gap and P.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfopt_ref.losses import Loss, root
+
+__all__ = ["Problem", "Row", "best_bias", "dot", "gap", "penalty_gap", "primal", "row", "rows_of"]
+
+#: The sparse features of an example, and the dense ones: their values, and the weights' places.
+Row = tuple[list[tuple[float, int]], list[tuple[float, int]]]
+Numbers = Sequence[float] | np.ndarray
+
+
+class Problem(NamedTuple):
+    """Examples with features x, labels y and weights c; a loss, and its penalties."""
+
+    x: Sequence[Row]
+    y: Numbers
+    c: Numbers
+    phi: Loss
+    l1: float
+    l2: float
+    intercept: bool = False
+
+
+def row(indices: Any, values: Any, dense: Any = (), n_weights: int = 0) -> Row:
+    """Return an example's features; the weights of the dense ones are the last."""
+    first = n_weights - len(dense)
+    return (
+        [(float(x), int(j)) for x, j in zip(values, indices, strict=True)],
+        [(float(x), first + k) for k, x in enumerate(dense)],
+    )
+
+
+def rows_of(X: Any) -> list[Row]:
+    """Return the examples' features of an array or a CSR matrix."""
+    if isinstance(X, np.ndarray):
+        return [row([], [], x, X.shape[1]) for x in X]
+    ends = [slice(*pair) for pair in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
+    return [row(X.indices[part], X.data[part]) for part in ends]
+
+
+def dot(x: Row, v: np.ndarray, shrink: float = 0.0) -> float:
+    """Return x . S(v), its sparse part and its dense part each added up in four sums."""
+    total = 0.0
+    for part in x:
+        s = [0.0, 0.0, 0.0, 0.0]
+        fours = len(part) - len(part) % 4
+        for k, (value, j) in enumerate(part):
+            s[k % 4 if k < fours else 0] += value * shrunk(float(v[j]), shrink)
+        total += (s[0] + s[1]) + (s[2] + s[3])
+    return total
+
+
+def shrunk(v: float, shrink: float) -> float:
+    """Return S(v)."""
+    return v - min(max(v, -shrink), shrink)
+
+
+def add(x: Row, v: np.ndarray, factor: float) -> None:
+    """Add factor * x to v."""
+    for part in x:
+        for value, j in part:
+            v[j] += factor * value
+
+
+def weighted_sum(problem: Problem, a: Numbers, n_weights: int) -> np.ndarray:
+    """Return the sum of c * a * x, which is l2 * v."""
+    total = np.zeros(n_weights)
+    for x, c, a_i in zip(problem.x, problem.c, a, strict=True):
+        add(x, total, float(c) * float(a_i))
+    return total
+
+
+def best_bias(problem: Problem, w: np.ndarray) -> float:
+    """Return the b that is best for w: where the slope of the losses, which grows, is 0."""
+    pairs = [(float(c), dot(x, w), float(y)) for x, y, c in zip(*problem[:3], strict=True)]
+    return root(lambda b: math.fsum(c * problem.phi.slope(z + b, y) for c, z, y in pairs), 0.0)
+
+
+def primal(problem: Problem, w: np.ndarray, b: float) -> float:
+    """Return P(w, b)."""
+    return math.fsum([
+        *losses(problem, w, b, [0.0] * len(problem.x)),
+        *(problem.l1 * np.abs(w) + problem.l2 / 2 * w * w).tolist(),
+    ])  # fmt: skip
+
+
+def gap(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> float:
+    """Return P(w, b) - D(a) as a sum of terms that are not negative: a difference would be rounding
+
+    The terms are Fenchel's and Young's, of each loss and of the penalty of each weight.
+    """
+    u = weighted_sum(problem, a, len(w))
+    terms = zip(w.tolist(), u.tolist(), strict=True)
+    penalties = [penalty_gap(*pair, problem.l1, problem.l2) for pair in terms]
+    return math.fsum([*losses(problem, w, b, a), *penalties])
+
+
+def losses(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> list[float]:
+    """Return c * (phi(z) + phi*(-a) + a * z) of each prediction z, for a = 0 the losses."""
+    return [
+        float(c) * problem.phi.gap(float(a_i), float(y), dot(x, w) + b)
+        for x, y, c, a_i in zip(*problem[:3], a, strict=True)
+        if c > 0
+    ]
+
+
+def penalty_gap(w: float, u: float, l1: float, l2: float) -> float:
+    """Return ``g(w) + g*(u) - u * w`` for g(w) = l1 * |w| + l2 / 2 * w**2."""
+    inside = min(max(u, -l1), l1)
+    if l2 == 0:
+        return l1 * abs(w) - u * w if u == inside else math.inf
+    return l1 * abs(w) - inside * w + (l2 * w - (u - inside)) ** 2 / (2 * l2)
