@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         global_norm,
     )
     from tfopt.indexed_slices import IndexedSlices
+    from tfopt.means import WeightedMean, weighted_mean
     from tfopt.sparse_rows import SparseRows
     from tfopt.variable import Variable
 
@@ -75,6 +76,7 @@ __all__ = [
     "TensorSpec",
     "UnconnectedGradients",
     "Variable",
+    "WeightedMean",
     "__version__",
     "autodiff",
     "clip_by_average_norm",
@@ -106,6 +108,7 @@ __all__ = [
     "stop_gradient",
     "threads",
     "training_ops",
+    "weighted_mean",
 ]
 
 
@@ -133,6 +136,8 @@ _ORIGINS = {
     "IndexedSlices": "indexed_slices",
     "SparseRows": "sparse_rows",
     "Variable": "variable",
+    "WeightedMean": "means",
+    "weighted_mean": "means",
     **dict.fromkeys(
         (
             "clip_by_average_norm",

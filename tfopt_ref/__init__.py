@@ -10,6 +10,7 @@ tfopt. These modules define a step of training; reading them takes an afternoon:
    `rounding` and `storage`: what it leaves in 16, 8 and 4 bits.
 5. `norms`: how squares are added up, and by which factors a norm keeps a limit.
 6. `clip_ops`: clipping by value and by norm, and its gradients.
+   `means`: the weighted mean of several arrays.
 7. `schedules`: learning rates as functions of the step.
 8. `algorithms`: the optimizers, a table of rules, slots and hyperparameters.
 9. `limits`: gradients clipped before a step.

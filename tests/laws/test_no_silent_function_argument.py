@@ -398,6 +398,17 @@ CALLS = {
         idle=idle_in("SDCAModel"),
     ),
     **{name: clip_call(name) for name in clip_ops.__all__},
+    "weighted_mean": Call(
+        tfopt.weighted_mean,
+        lambda: {"members": [VECTOR, 2 * VECTOR], "weights": [1.0, 3.0]},
+        {
+            "members": [VECTOR, 3 * VECTOR],
+            "base": np.array([1.0, 2.0, 3.0]),
+            "out": np.zeros(3),
+            "nonfinite": "other",
+        },
+        lambda given, result: [result, given.get("out")],
+    ),
     "ClipByValue": Call(
         raw_ops.ClipByValue, lambda: {"t": VECTOR, "clip_value_min": -1.0, "clip_value_max": 1.0}
     ),

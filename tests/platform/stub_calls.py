@@ -282,6 +282,13 @@ GOOD: dict[str, Any] = {
     ],
     "update.clip.scale_call": lambda: [[np.ones(3)], [np.ones(3)], 0.5, 1.0, False],
     "update.clip.round_call": lambda: [[np.ones(3, np.float16)], [np.ones(3, np.float32)]],
+    "update.clip.weigh_call": lambda: [
+        [np.ones(3)],
+        [[np.ones(3)], [np.ones(3)]],
+        [0.5, 2.0],
+        False,
+        [np.ones(3)],
+    ],
     "update.clip.scale_each_call": lambda: [np.ones(3), np.ones(3), np.ones(3), np.ones(3)],
     "update.clip.clamp_call": lambda: [np.ones(3), np.ones(3), np.zeros(3), np.ones(3)],
     "update.adjustments.gradients_of": lambda: [_list()],

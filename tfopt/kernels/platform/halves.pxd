@@ -3,6 +3,8 @@
 
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from tfopt.kernels.platform.step_types cimport step_t
+
 cdef extern from "halves.h" nogil:
     uint32_t bits_of_float(float value) noexcept
     float float_of_float16(uint16_t half) noexcept
@@ -101,6 +103,14 @@ cdef struct block_format:
 cdef enum:
     N_FORMATS = 6
 
+cdef enum:
+    STREAMS = 3     # arrays that are weighed at a time
+
+cdef struct weighing:
+    # the numbers of a call that weighs arrays
+    double[STREAMS] weights
+    bint adds, minus        # to what is there; to weigh how far a base is above each array
+
 cdef struct halves:
     # by storage type (layout.pxd); type 0 needs none
     widen_t[3] widen
@@ -109,5 +119,6 @@ cdef struct halves:
     round_t round
     decay_t[2] decay        # of float, double
     clamp_t[2] clamp
+    step_t[2][STREAMS] weigh    # of float, double: so many arrays
     largest_t largest
     block_format[N_FORMATS] formats     # by storage type less SIGNED8

@@ -23,3 +23,10 @@ def scale_each_call(
 def clamp_call(
     out: NDArray[Any], array: NDArray[Any], low: NDArray[Any], high: NDArray[Any]
 ) -> Call: ...
+def weigh_call(
+    outs: list[NDArray[Any]],
+    members: list[list[NDArray[Any]]],
+    weights: list[float],
+    adds: bool,
+    base: list[NDArray[Any]] | None = None,
+) -> Call: ...

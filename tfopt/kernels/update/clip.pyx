@@ -14,10 +14,11 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce cimport refuse_layout, shape_of, storage_of
 from tfopt.kernels.update.checks cimport Call, set_tensor
 from tfopt.kernels.arrays.csr cimport check_length
-from tfopt.kernels.arrays.layout cimport NATIVE
+from tfopt.kernels.arrays.layout cimport NATIVE, halves_in_use
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.arrays.aliasing cimport hold, same_shape
 from tfopt.kernels.platform.floats cimport real
+from tfopt.kernels.platform.halves cimport STREAMS, weighing
 from tfopt.kernels.platform.runtime cimport flush_denormals
 from tfopt.kernels.platform.step_types cimport step_t
 from tfopt.kernels.update.work cimport tensor
@@ -228,14 +229,20 @@ cdef int _check_shape(object a, cnp.ndarray out) except -1:
 
 
 cdef Call _call(list outs, list between, list arrays, int flush):
-    """A call that computes each out from an array and the operands between."""
+    """A call that computes each out from an array and the operands between, a list for each."""
     cdef Call call = Call.__new__(Call)
     cdef Py_ssize_t t, n = len(arrays)
     cdef cnp.ndarray out
+    cdef list operands, column
     outs, arrays = list(outs), list(arrays)     # which no other thread can change
-    call.held = hold((outs, between, arrays))
-    if len(outs) != n or (between and n != 1):
-        raise InvalidArgumentError(f"out must list one array for each input: {len(outs)} for {n}")
+    cdef list columns = [outs] + between
+    columns.append(arrays)
+    call.held = hold(columns)
+    for column in columns:
+        if len(column) != n:
+            raise InvalidArgumentError(
+                f"out must list one array for each input: {len(column)} for {n}"
+            )
     call.w.tensors = <tensor *>calloc(n + 1, sizeof(tensor))
     call.w.starts = <Py_ssize_t *>malloc((n + 1) * sizeof(Py_ssize_t))
     call.w.n_tensors = call.n_laid_out = 0
@@ -248,10 +255,12 @@ cdef Call _call(list outs, list between, list arrays, int flush):
         out = _array(outs[t], "out")
         if not cnp.PyArray_ISWRITEABLE(out):
             refuse_layout(out, "out", True)
-        for a in between:
-            _check_shape(a, out)
+        operands = [out]
+        for column in between:
+            _check_shape(column[t], out)
+            operands.append(column[t])
         _check_shape(arrays[t], out)
-        set_tensor(&call.w.tensors[t], [out, *between], arrays[t], 0, 1 + len(between), False)
+        set_tensor(&call.w.tensors[t], operands, arrays[t], 0, len(operands), False)
         if call.w.tensors[t].axes != NULL:
             call.w.tensors[t].axes.n_written = 1
             call.w.tensors[t].axes.overwrites = True
@@ -298,7 +307,7 @@ def round_call(list outs not None, list arrays not None):
 def scale_each_call(cnp.ndarray out not None, cnp.ndarray array not None,
                     cnp.ndarray first not None, cnp.ndarray second not None):
     """Multiply each element by its own factors, in computation type and of array's shape."""
-    cdef Call call = _call([out], [first, second], [array], flush_denormals())
+    cdef Call call = _call([out], [[first], [second]], [array], flush_denormals())
     cdef int typenum = cnp.NPY_FLOAT64 if cnp.PyArray_TYPE(first) == cnp.NPY_FLOAT64 \
         else cnp.NPY_FLOAT32
     _check_type(first, "first", typenum)
@@ -319,7 +328,7 @@ def clamp_call(cnp.ndarray out not None, cnp.ndarray array not None, cnp.ndarray
     Nothing is computed, so denormals are not flushed and compare by their values.
     """
     cdef bint each = cnp.PyArray_NDIM(low) > 0
-    cdef Call call = _call([out], [low, high] if each else [], [array], False)
+    cdef Call call = _call([out], [[low], [high]] if each else [], [array], False)
     cdef int typenum = cnp.PyArray_TYPE(array)
     if cnp.PyArray_ISCOMPLEX(array):
         raise InvalidTypeError(f"complex numbers cannot be clamped: {array.dtype}")
@@ -340,3 +349,6 @@ def clamp_call(cnp.ndarray out not None, cnp.ndarray array not None, cnp.ndarray
         memcpy(<char *>call.w.h, cnp.PyArray_DATA(low), call.w.itemsize)
         memcpy(<char *>call.w.h + call.w.itemsize, cnp.PyArray_DATA(high), call.w.itemsize)
     return call
+
+
+include "means.pxi"

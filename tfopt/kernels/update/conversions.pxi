@@ -1,8 +1,9 @@
-# Conversions of numbers in 16, 8 and 4 bits, and cautious weight decay, for each instruction set
+# Conversions of numbers in 16, 8 and 4 bits, cautious decay and weighted sums, for each instruction set
 # that has them compiled.
 from cpython.pycapsule cimport PyCapsule_New
 
 from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 from tfopt.kernels.arrays.layout cimport (
     BFLOAT16, FLOAT16, POSITIVE4, POSITIVE8, SIGNED4, SIGNED8,
@@ -11,9 +12,10 @@ from tfopt.kernels.platform.halves cimport (
     CODES, block_format, clamp_double, clamp_float, clamp_t, codes4, decay_t, decode_codes4,
     decode_positive8, decode_signed8, decode_t, encode_alone_t, encode_codes4, encode_positive8,
     encode_signed8, encode_t, halves, largest_magnitude, make_noise, narrow_bfloat16,
-    narrow_float16, positive8, round_bfloat16, signed8, widen_bfloat16, widen_float16,
+    narrow_float16, positive8, round_bfloat16, signed8, weighing, widen_bfloat16, widen_float16,
 )
 from tfopt.kernels.platform.floats cimport real
+from tfopt.kernels.platform.step_types cimport MAX_OPERANDS, step_t
 
 
 cdef void _widen_float16(const uint16_t *x, Py_ssize_t n, float *y) noexcept nogil:
@@ -100,6 +102,58 @@ cdef void _decay(real *run, const real *before, Py_ssize_t n, double decay) noex
                   | ((before[i] < 0) & (run[i] >= before[i])))
         run[i] = run[i] - (by * before[i] if agrees else zero)
 
+
+cdef inline void _weigh(real **p, Py_ssize_t n, const weighing *by, const int members,
+                        const bint minus) noexcept nogil:
+    """Add w x of each member to out, in this order; w (base - x) where there is a base."""
+    cdef real *out = p[0]
+    cdef const real *base = p[1]
+    cdef const real *x = p[1 + minus]
+    cdef const real *y = p[min(2, members) + minus]
+    cdef const real *z = p[members + minus]
+    cdef real first = <real>by.weights[0], second = <real>by.weights[1]
+    cdef real third = <real>by.weights[2], total
+    cdef Py_ssize_t i
+    if not by.adds:
+        memset(out, 0, n * sizeof(real))
+    for i in range(n):
+        total = out[i] + first * (base[i] - x[i] if minus else x[i])
+        if members > 1:
+            total = total + second * (base[i] - y[i] if minus else y[i])
+        if members > 2:
+            total = total + third * (base[i] - z[i] if minus else z[i])
+        out[i] = total
+
+
+cdef void _weigh_some(real **p, Py_ssize_t n, const weighing *by, const int members) noexcept nogil:
+    # by pieces that stay in the L1 cache, with constants, so that loops have no branches
+    cdef Py_ssize_t piece
+    cdef int k
+    cdef real *at[MAX_OPERANDS]
+    for k in range(members + 1 + by.minus):
+        at[k] = p[k]
+    while n > 0:
+        piece = min(n, 1024)
+        if by.minus:
+            _weigh(at, piece, by, members, True)
+        else:
+            _weigh(at, piece, by, members, False)
+        for k in range(members + 1 + by.minus):
+            at[k] += piece
+        n -= piece
+
+
+cdef void _weigh_one(real **p, Py_ssize_t n, const void *h) noexcept nogil:
+    _weigh_some(p, n, <const weighing *>h, 1)
+
+
+cdef void _weigh_two(real **p, Py_ssize_t n, const void *h) noexcept nogil:
+    _weigh_some(p, n, <const weighing *>h, 2)
+
+
+cdef void _weigh_three(real **p, Py_ssize_t n, const void *h) noexcept nogil:
+    _weigh_some(p, n, <const weighing *>h, 3)
+
 cdef halves _halves
 _halves.widen[FLOAT16], _halves.narrow[FLOAT16] = _widen_float16, _narrow_float16
 _halves.widen[BFLOAT16], _halves.narrow[BFLOAT16] = _widen_bfloat16, _narrow_bfloat16
@@ -115,5 +169,9 @@ _halves.formats[POSITIVE4 - SIGNED8] = block_format(
     sizeof(codes4), <decode_t>_decode_positive4, NULL, 0, <encode_alone_t>_encode_positive4)
 _halves.clamp[0], _halves.clamp[1] = <clamp_t>_clamp_float, <clamp_t>_clamp_double
 _halves.decay[0], _halves.decay[1] = <decay_t>_decay[float], <decay_t>_decay[double]
+_halves.weigh[0][0], _halves.weigh[1][0] = <step_t>_weigh_one[float], <step_t>_weigh_one[double]
+_halves.weigh[0][1], _halves.weigh[1][1] = <step_t>_weigh_two[float], <step_t>_weigh_two[double]
+_halves.weigh[0][2] = <step_t>_weigh_three[float]
+_halves.weigh[1][2] = <step_t>_weigh_three[double]
 
 halves_capsule = PyCapsule_New(<void *>&_halves, b"tfopt.halves", NULL)
