@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt_ref.autodiff.ops import Op, define, no_gradients
+from tfopt_ref.autodiff.ops import Op, Rule, define, no_gradients
 from tfopt_ref.autodiff.tensor import TABLE
 
 
@@ -45,25 +45,7 @@ SLOPES: dict[Any, Callable[[Any, Any], Any]] = {
     np.deg2rad: lambda y, x: math.pi / 180, np.radians: lambda y, x: math.pi / 180,
     np.rad2deg: lambda y, x: 180 / math.pi, np.degrees: lambda y, x: 180 / math.pi,
 }  # fmt: skip
-for function, slope in SLOPES.items():
-    define(function, _times(slope))
-
-# ---- arithmetic
-
-define(np.add, lambda g, y, a, b: g, lambda g, y, a, b: g)
-define(np.subtract, lambda g, y, a, b: g, lambda g, y, a, b: -g)
-define(np.negative, lambda g, y, x: -g)
-define(np.positive, lambda g, y, x: g)
-define(np.multiply, lambda g, y, a, b: g * conj(b), lambda g, y, a, b: g * conj(a))
-define(
-    np.divide, lambda g, y, a, b: g / conj(b), lambda g, y, a, b: -g * conj(a) / conj(b) / conj(b)
-)
-for remainder, whole in ((np.remainder, np.floor), (np.fmod, np.trunc)):
-    define(
-        remainder,
-        lambda g, y, a, b: g,
-        lambda g, y, a, b, whole=whole: -g * whole(a / b),
-    )
+# ---- and all others by their rules, which take the upstream gradient: one for each argument
 
 
 def _to_base(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -81,29 +63,6 @@ def _over_root(g: Any, y: Any, x: Any) -> Any:
     return g * 0.5 / conj(np.where((g == 0) & (y == 0), 1, y))
 
 
-define(np.power, _to_base, _to_exponent)
-define(np.float_power, _to_base, _to_exponent)
-define(np.sqrt, _over_root)
-for log_sum, power in ((np.logaddexp, np.exp), (np.logaddexp2, np.exp2)):
-    define(
-        log_sum,
-        lambda g, y, a, b, power=power: g * power(a - y),
-        lambda g, y, a, b, power=power: g * power(b - y),
-    )
-define(
-    np.arctan2,
-    lambda g, y, a, b: g * b / (a * a + b * b),
-    lambda g, y, a, b: -g * a / (a * a + b * b),
-)
-define(
-    np.hypot,
-    lambda g, y, a, b: np.where(y == 0, 0, g * a / np.where(y == 0, 1, y)),
-    lambda g, y, a, b: np.where(y == 0, 0, g * b / np.where(y == 0, 1, y)),
-)
-
-# ---- choices: of two equal ones, the first
-
-
 def _sign(g: Any, y: Any, x: Any) -> Any:
     """Return 0; of a complex number's direction, what of the gradient is across it."""
     if not np.iscomplexobj(x):
@@ -112,19 +71,57 @@ def _sign(g: Any, y: Any, x: Any) -> Any:
     return np.where(x == 0, 0, across / np.where(x == 0, 1, np.abs(x)))
 
 
-define(np.absolute, lambda g, y, x: g * np.sign(x))
-define(np.fabs, lambda g, y, x: g * np.sign(x))
-define(np.sign, _sign)
-define(np.copysign, lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g), None)
-for extreme, first in (
-    (np.maximum, lambda a, b: a >= b), (np.fmax, lambda a, b: (a >= b) | np.isnan(b)),
-    (np.minimum, lambda a, b: a <= b), (np.fmin, lambda a, b: (a <= b) | np.isnan(b)),
-):  # fmt: skip
-    define(
-        extreme,
-        lambda g, y, a, b, first=first: np.where(first(a, b), g, 0),
-        lambda g, y, a, b, first=first: np.where(first(a, b), 0, g),
-    )
+def _first(wins: Callable[[Any, Any], Any]) -> tuple[Rule, Rule]:
+    """Return the rules of a choice between two, the first of which wins where it is said."""
+    return (lambda g, y, a, b: np.where(wins(a, b), g, 0),
+            lambda g, y, a, b: np.where(wins(a, b), 0, g))  # fmt: skip
+
+
+RULES: dict[Any, tuple[Rule, ...]] = {
+    np.add: (lambda g, y, a, b: g, lambda g, y, a, b: g),
+    np.subtract: (lambda g, y, a, b: g, lambda g, y, a, b: -g),
+    np.negative: (lambda g, y, x: -g,), np.positive: (lambda g, y, x: g,),
+    np.multiply: (lambda g, y, a, b: g * conj(b), lambda g, y, a, b: g * conj(a)),
+    np.divide: (lambda g, y, a, b: g / conj(b),
+                lambda g, y, a, b: -g * conj(a) / conj(b) / conj(b)),
+    np.remainder: (lambda g, y, a, b: g, lambda g, y, a, b: -g * np.floor(a / b)),
+    np.fmod: (lambda g, y, a, b: g, lambda g, y, a, b: -g * np.trunc(a / b)),
+    np.divmod: (lambda g, y, a, b: g[1], lambda g, y, a, b: -g[1] * np.floor(a / b)),
+    np.power: (_to_base, _to_exponent), np.float_power: (_to_base, _to_exponent),
+    np.sqrt: (_over_root,),
+    np.logaddexp: (lambda g, y, a, b: g * np.exp(a - y), lambda g, y, a, b: g * np.exp(b - y)),
+    np.logaddexp2: (lambda g, y, a, b: g * np.exp2(a - y), lambda g, y, a, b: g * np.exp2(b - y)),
+    np.arctan2: (lambda g, y, a, b: g * b / (a * a + b * b),
+                 lambda g, y, a, b: -g * a / (a * a + b * b)),
+    np.hypot: (lambda g, y, a, b: np.where(y == 0, 0, g * a / np.where(y == 0, 1, y)),
+               lambda g, y, a, b: np.where(y == 0, 0, g * b / np.where(y == 0, 1, y))),
+    np.absolute: (lambda g, y, x: g * np.sign(x),), np.fabs: (lambda g, y, x: g * np.sign(x),),
+    np.sign: (_sign,),
+    np.copysign: (lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g), None),
+    np.maximum: _first(lambda a, b: a >= b), np.minimum: _first(lambda a, b: a <= b),
+    np.fmax: _first(lambda a, b: (a >= b) | np.isnan(b)),
+    np.fmin: _first(lambda a, b: (a <= b) | np.isnan(b)),
+    np.heaviside: (None, lambda g, y, a, b: np.where(a == 0, g, 0)),
+    np.nextafter: (lambda g, y, a, b: g, None),
+    np.modf: (lambda g, y, x: g[0],), np.frexp: (lambda g, y, x: np.ldexp(g[0], -y[1]),),
+    np.ldexp: (lambda g, y, a, b: np.ldexp(g, b), None),
+    np.real: (lambda g, y, x: g,), np.imag: (lambda g, y, x: g * 1j,),
+    np.conjugate: (lambda g, y, x: conj(g),),
+}  # fmt: skip
+for function, slope in SLOPES.items():
+    define(function, _times(slope))
+for function, rules in RULES.items():
+    define(function, *rules)
+no_gradients(
+    np.floor, np.ceil, np.rint, np.round, np.trunc, np.floor_divide, np.spacing, np.signbit,
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
+    np.logical_and, np.logical_or, np.logical_not, np.logical_xor,
+    np.isnan, np.isinf, np.isfinite, np.zeros_like, np.ones_like, np.all, np.any,
+    np.argmax, np.argmin, np.argsort, np.nonzero, np.flatnonzero, np.searchsorted,
+)  # fmt: skip
+
+# ---- choices by conditions and limits
+
 _where = Op(
     np.where,
     None,
@@ -148,25 +145,3 @@ def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max:
 
 
 TABLE[np.clip] = _clip
-define(np.heaviside, None, lambda g, y, a, b: np.where(a == 0, g, 0))
-
-# ---- parts of numbers
-
-define(np.nextafter, lambda g, y, a, b: g, None)
-define(np.ldexp, lambda g, y, a, b: np.ldexp(g, b), None)
-define(np.modf, lambda g, y, x: g[0])
-define(np.frexp, lambda g, y, x: np.ldexp(g[0], -y[1]))
-define(np.divmod, lambda g, y, a, b: g[1], lambda g, y, a, b: -g[1] * np.floor(a / b))
-define(np.real, lambda g, y, x: g)
-define(np.imag, lambda g, y, x: g * 1j)
-define(np.conjugate, lambda g, y, x: conj(g))
-
-# ---- steps and questions
-
-no_gradients(
-    np.floor, np.ceil, np.rint, np.round, np.trunc, np.floor_divide, np.spacing, np.signbit,
-    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
-    np.logical_and, np.logical_or, np.logical_not, np.logical_xor,
-    np.isnan, np.isinf, np.isfinite, np.zeros_like, np.ones_like, np.all, np.any,
-    np.argmax, np.argmin, np.argsort, np.nonzero, np.flatnonzero, np.searchsorted,
-)  # fmt: skip
