@@ -141,40 +141,31 @@ class GradientTape:
 
     def batch_jacobian(self, target: Any, source: Any) -> Any:
         """Return the jacobian of each row of a target by the same row of the source."""
-        each = int(np.prod(target.shape[1:]))
-        seeds = np.tile(np.eye(each), (1, target.shape[0]))
+        seeds = np.tile(np.eye(int(np.prod(target.shape[1:]))), (1, target.shape[0]))
         (rows,) = self._rows(target, [source], seeds, True, target.shape[1:])
         return np.moveaxis(rows, len(target.shape) - 1, 0)
 
-    def _rows(self, target: Any, sources: list[Any], seeds: Any, zeros: bool,
-              shape: tuple[int, ...]) -> list[Any]:  # fmt: skip
+    def _rows(self, target: Any, sources: list[Any], seeds: Any, zeros: bool, shape: Any) -> Any:
         """Return for each source its gradients for each of the seeds, stacked."""
         target, rows = as_tensor(target), []
         for seed in seeds if len(seeds) else np.zeros((1, *target.shape)):
             upstream = Tensor(seed.reshape(target.shape).astype(target.dtype))
             rows.append(self._backward({target.key: upstream}, sources))
-        columns = zip(sources, zip(*rows, strict=True), strict=True)
-        return [_stacked(column, x, shape, zeros) for x, column in columns]
-
-
-def _stacked(grads: Sequence[Any], x: Any, shape: tuple[int, ...], zeros: bool) -> Any:
-    if all(grad is None for grad in grads):
-        return Tensor(np.zeros(shape + x.shape, x.dtype)) if zeros else None
-    dense = [densified(_or_zeros(grad, x, True)) for grad in grads]
-    stacked = np.stack(dense)[: int(np.prod(shape))]  # of no elements there is one gradient, too
-    return np.reshape(stacked, shape + x.shape)
+        made = []
+        for x, column in zip(sources, zip(*rows, strict=True), strict=True):
+            known = zeros or any(grad is not None for grad in column)
+            dense = [densified(_or_zeros(grad, x, True)) for grad in column][: len(seeds)]
+            stacked = np.stack(dense) if dense else Tensor(np.zeros((0, *x.shape), x.dtype))
+            made.append(np.reshape(stacked, shape + x.shape) if known else None)
+        return made
 
 
 def _seed(given: Any, y: Any) -> Any:
-    if given is None:
-        return Tensor(np.ones(y.shape, y.dtype))
-    given = as_tensor(given)
+    given = as_tensor(np.ones(y.shape, y.dtype) if given is None else given)
     if given.dtype != y.dtype:
         given = given.astype(y.dtype)
     return given if given.shape == y.shape else np.broadcast_to(given, y.shape)
 
 
 def _or_zeros(grad: Any, x: Any, zeros: bool) -> Any:
-    if grad is None and zeros:
-        return Tensor(np.zeros(x.shape, x.dtype))
-    return grad
+    return Tensor(np.zeros(x.shape, x.dtype)) if grad is None and zeros else grad

@@ -111,18 +111,13 @@ for names, functions in {
 
 
 def _plain(function: Any) -> Affine:
-    """Return the same for a function that says nothing of its signature."""
-
-    def of_two(a: Any, b: Any) -> Any:
-        return function(a, b)
-
+    """Return the same for a function that says nothing of its signature, before NumPy 2.4."""
+    of_two: Any = lambda a, b: function(a, b)  # noqa: E731
     of_two.__name__ = function.__name__
     return Affine(of_two, "a b")
 
 
-product: Any
-for product in (np.dot, np.inner, np.vdot):
-    TABLE[product] = _plain(product)
+TABLE.update({function: _plain(function) for function in (np.dot, np.inner, np.vdot)})
 
 
 class _Sum(Affine):
