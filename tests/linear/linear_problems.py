@@ -101,6 +101,8 @@ def _problems() -> dict[str, Problem]:
     ):
         table[f"{loss} by {solver}"] = Problem(loss, (200, 12), options={"solver": solver})
     table["logistic of many rows"] = Problem("logistic", (40_000, 5))
+    table["logistic of many features"] = Problem("logistic", (1000, 330))
+    table["squared of many features"] = Problem("squared", (1000, 330))
     table["lasso"] = Problem("squared", (200, 400), options={"l1": 20.0, "l2": 0.0})
     table["sparse logistic regression"] = Problem(
         "logistic", (200, 30), options={"l1": 3.0, "l2": 0.0, "tol": 1e-8}

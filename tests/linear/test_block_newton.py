@@ -231,8 +231,8 @@ def test_the_best_certificate_is_kept_wherever_it_ends(
         monkeypatch.setattr(newton, "armijo_holds", lambda *_, verdicts=verdicts: next(verdicts))
         calls = itertools.count()
 
-        def astray(*given: Any, calls: Any = calls) -> Any:
-            return direction(*given) * (1 if next(calls) < good_steps else -3)
+        def astray(*given: Any, calls: Any = calls, **more: Any) -> Any:
+            return direction(*given, **more) * (1 if next(calls) < good_steps else -3)
 
         monkeypatch.setattr(conjugate_gradients, "conjugate_gradients", astray)
         model = fit(loss, (X, y, weight), max_iter=most, tol=1e-13, fit_intercept=False, l2=2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def direction_of(objective: Prepared, bends: np.ndarray, gradient: np.ndarray) -
     design.states[0] = design.states[0]._replace(hess_pointwise=bends)
     diagonal = hessian_products.diagonal(*objective.rows, bends, objective.n_weights)
     return conjugate_gradients.conjugate_gradient_directions(
-        objective, {0: diagonal}, {0: gradient}, design.hessian_products
+        objective, {0: diagonal}, {0: gradient}, design.hessian_products, {}
     )[0]
 
 
@@ -280,3 +281,36 @@ def test_the_matrix_is_made_where_it_is_less_work(
     model = SDCAClassifier(l2=1e-3, tol=1e-9, max_iter=60).fit(X, y)
     assert model.dual_gap_[0] <= 1e-9 * model.objective_[0]
     assert bool(made) == makes_matrix
+
+
+@pytest.mark.parametrize(("correlation", "l2"), [(0.0, 300.0), (0.95, 1.0)])
+def test_a_hessian_is_formed_where_products_have_cost_as_much(
+    correlation: float, l2: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For correlated features, which then take fewer products; others do not take so many."""
+    X = np.random.default_rng(0).standard_normal((1500, 300))
+    for j in range(1, 300):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    y = X[:, :9].sum(axis=1) + 3 * np.random.default_rng(1).standard_normal(1500) > 0
+    counts = []
+    for share in (work.SHARE_OF_HESSIAN, math.inf):
+        monkeypatch.setattr(work, "SHARE_OF_HESSIAN", share)
+        count = {"hessian_products": 0, "hessians_of": 0}
+        for name in count:
+            found = vars(MemoryDesign)[name]
+
+            def counted(
+                self: Any, of: Any, found: Any = found, name: str = name, count: Any = count
+            ) -> Any:
+                count[name] += len(of)
+                return found(self, of)
+
+            monkeypatch.setattr(MemoryDesign, name, counted)
+        model = SDCAClassifier(solver="newton-cg", l2=l2, tol=1e-6).fit(X, y)
+        assert model.dual_gap_[0] <= 1e-6 * model.objective_[0]
+        counts.append(count)
+        monkeypatch.undo()
+    (products, formed), (all_products, none) = (each.values() for each in counts)
+    assert none == 0
+    assert (formed > 0) == (correlation > 0)
+    assert 2 * products < all_products if formed else products == all_products

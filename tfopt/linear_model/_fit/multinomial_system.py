@@ -7,15 +7,13 @@ preconditioner is the Hessian's block of each class or, with many features, its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from tfopt.kernels.linear import hessian_products, second_order
-from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradients
+from tfopt.linear_model._fit.conjugate_gradients import Precondition, conjugate_gradients
 from tfopt.linear_model._fit.lanes import lane_predictions, lane_sums
-from tfopt.linear_model._fit.newton import penalized
 from tfopt.linear_model._fit.problem import Problem, Rows
 from tfopt.linear_model._fit.work import FACTOR, hessian_work, product_work
 from tfopt.linear_model.loss_record import weighted_sum
@@ -123,7 +121,7 @@ class MultinomialSystem:
 
     def __init__(self, problem: Multinomial) -> None:
         self.problem, self.is_small, self.n_products = problem, is_small(problem), math.inf
-        self.precondition: Callable[[np.ndarray], np.ndarray] | None = None
+        self.precondition: Precondition | None = None
 
     def direction(self, gradient: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Solve H s = -gradient; H has no curvature along intercepts that are the same."""
@@ -185,7 +183,7 @@ def whole_hessian(problem: Multinomial, p: np.ndarray) -> np.ndarray:
     return H.reshape(n * width, n * width)
 
 
-def block_solver(problem: Multinomial, p: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+def block_solver(problem: Multinomial, p: np.ndarray) -> Precondition | None:
     """Return a function that solves the systems of each class; None if the diagonal does better."""
     objective = problem.objective
     if hessian_work(objective) > SAVED * product_work(objective):
@@ -195,11 +193,11 @@ def block_solver(problem: Multinomial, p: np.ndarray) -> Callable[[np.ndarray], 
         blocks = (share * block for share in (p * (1 - p))[:, 0])
     else:
         blocks = (_block(problem, bend) for bend in problem.weight * p * (1 - p))
-    factors = [penalized(objective, block) for block in blocks]
+    factors = [objective.penalized(block) for block in blocks]
     if not all(second_order.solve(H, np.zeros(len(H))) for H in factors):
         return None
 
-    def solve(residual: np.ndarray) -> np.ndarray:
+    def solve(_: np.ndarray, residual: np.ndarray) -> np.ndarray:
         solved = residual.copy()
         for H, each in zip(factors, solved.reshape(len(factors), -1), strict=True):
             second_order.solve(H, each, True)

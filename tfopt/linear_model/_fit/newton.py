@@ -20,7 +20,10 @@ from tfopt.linear_model._fit.certificate import (
     estimate_from_gradient,
     estimate_from_step,
 )
-from tfopt.linear_model._fit.conjugate_gradients import conjugate_gradient_directions
+from tfopt.linear_model._fit.conjugate_gradients import (
+    GradientDirections,
+    conjugate_gradient_directions,
+)
 from tfopt.linear_model._fit.design import Design, NewtonSystem, Point, Tangents
 from tfopt.linear_model._fit.features import working_set
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor
@@ -36,7 +39,6 @@ __all__ = [
     "armijo_holds",
     "line_search",
     "newton_steps",
-    "penalized",
     "promised_decrease",
     "proximal_step",
     "solve_newton_system",
@@ -104,6 +106,8 @@ class Newton(Steps):
 
     def __init__(self, objective: Problem, design: Design) -> None:
         self.objective, self.design = objective, design
+        plan = design.plan
+        self._directions = None if plan.forms_hessian else GradientDirections(objective, design)
         self._points: dict[int, Point] = {}
         self._last_points: dict[int, Point] = {}
         self._origins: dict[int, Origin] = {}
@@ -171,10 +175,11 @@ class Newton(Steps):
         near = {k for k in self._origins if k in going and going[k].relative_gap <= NEAR}
         unknown = [k for k in going if k not in self._systems]
         systems = self._systems | dict(design.newton_systems(unknown, near))
-        moved = newton_steps(objective, design, going, systems)
+        moved = newton_steps(objective, design, going, systems, self._directions)
         if left := {k: going[k] for k in near if k not in moved}:  # the last Hessian did not do
             design.tangents({k: points[k] for k in left})
-            moved |= newton_steps(objective, design, left, design.newton_systems(left))
+            systems = design.newton_systems(left)
+            moved |= newton_steps(objective, design, left, systems, self._directions)
         self._points = {k: move.point for k, move in moved.items()}
         self._origins = {k: move.origin for k, move in moved.items() if move.origin is not None}
         self._moves, self._last_points = moved, points
@@ -206,6 +211,7 @@ def newton_steps(
     design: Design,
     certificates: Mapping[int, Certificate],
     systems: Mapping[int, NewtonSystem],
+    directions: GradientDirections | None,
 ) -> dict[int, Move]:
     """Take a Newton step for each of some problems, with a backtracking line search.
 
@@ -217,6 +223,8 @@ def newton_steps(
         Of the points to start from, whose tangents are the design's last.
     systems : dict of tuple
         The gradients and Hessians there, without the penalty.
+    directions : GradientDirections or None
+        Of the design, unless Hessians are formed.
 
     Returns
     -------
@@ -230,9 +238,8 @@ def newton_steps(
         gradient[:-1] += objective.l2 * point.w
         if not objective.intercept:
             gradient[-1] = 0.0
-    forms_hessian = design.plan.forms_hessian
     moved: dict[int, Move] = {}
-    if forms_hessian:
+    if directions is None:
         steps = {}
         for k, point in certificates.items():
             hessian = systems[k][1]
@@ -250,16 +257,14 @@ def newton_steps(
         moved = line_search(objective, design, certificates, gradients, steps)
     if objective.l1 > 0:
         return moved
-    rest = [k for k in certificates if k not in moved]
-    if rest:
+    if rest := {k: gradients[k] for k in certificates if k not in moved}:
         hessians = {k: systems[k][1] for k in rest}
-        steps = conjugate_gradient_directions(
-            objective,
-            hessians,
-            {k: gradients[k] for k in rest},
-            # the line search has moved on: only the matrix is left
-            _products_with(hessians) if forms_hessian else design.hessian_products,
-        )
+        if directions is None:  # the line search has moved on: only the matrix is left
+            steps = conjugate_gradient_directions(
+                objective, hessians, rest, _products_with(hessians), {}
+            )
+        else:
+            steps = directions.at(hessians, rest)
         moved |= line_search(objective, design, certificates, gradients, steps)
     return moved
 
@@ -285,17 +290,7 @@ def solve_newton_system(
     H is the Hessian of the sum of the losses.
     """
     step = -gradient
-    return step if second_order.solve(penalized(objective, hessian), step) else None
-
-
-def penalized(objective: Problem, hessian: np.ndarray) -> np.ndarray:
-    """Return the Hessian of losses and l2 penalty; the intercept is separate if there is none."""
-    H = hessian.copy()
-    np.einsum("ii->i", H)[: objective.n_weights] += objective.l2
-    if not objective.intercept:
-        H[-1] = H[:, -1] = 0
-        H[-1, -1] = 1
-    return H
+    return step if second_order.solve(objective.penalized(hessian), step) else None
 
 
 def proximal_step(

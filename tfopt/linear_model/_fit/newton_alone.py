@@ -19,7 +19,7 @@ from tfopt.linear_model._fit.certificate import Certificate
 from tfopt.linear_model._fit.design import Point
 from tfopt.linear_model._fit.fit import Minimization
 from tfopt.linear_model._fit.monitor import ConvergenceMonitor, SolverResult
-from tfopt.linear_model._fit.newton import armijo_holds, penalized
+from tfopt.linear_model._fit.newton import armijo_holds
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem
 from tfopt.linear_model._fit.steps import Steps
@@ -102,7 +102,7 @@ class NewtonAlone(Steps):
         gradient[:-1] += objective.l2 * self._point[0]
         if not objective.intercept:
             gradient[-1] = 0.0
-        system, step = penalized(objective, hessian), -gradient
+        system, step = objective.penalized(hessian), -gradient
         self._moved = second_order.solve(system.copy(), step)
         if not self._moved:
             if monitors[0].best is None:

@@ -78,6 +78,9 @@ class Plan(NamedTuple):
         Returns it for a number of weights that are not 0, if it depends on that.
     forms_hessian : bool
         Whether steps form the Hessian.
+    products_before_hessian : float
+        After so many products conjugate gradients get a Hessian as their preconditioner; infinity:
+        they do without.
     reuses_hessian : bool
         Whether one serves a second step near the minimum.
     sample : int
@@ -106,6 +109,7 @@ class Plan(NamedTuple):
     step_cost: float = math.inf
     step_cost_of: Callable[[int], float] | None = None
     forms_hessian: bool = False
+    products_before_hessian: float = math.inf
     reuses_hessian: bool = False
     sample: int = 0
     doubt: float = 0.0
@@ -291,6 +295,7 @@ def _newton(
         rate=rate,
         step_cost=step,
         forms_hessian=forms_hessian,
+        products_before_hessian=work.products_before_hessian(objective),
         reuses_hessian=forms_hessian and work.reuses_hessian(objective),
         sample=work.sample_size(objective) if begins and forms_hessian else 0,
         doubt=doubt,
@@ -355,11 +360,8 @@ def begins_with_newton(objective: Problem) -> bool:
 
     Not for losses whose second derivatives far from the minimum are mostly 0.
     """
-    return (
-        not objective.phi.is_linear_far
-        and objective.n_weights <= work.MOST_WEIGHTS
-        and work.newton_work(objective) <= work.EPOCHS * work.epoch_work(objective)
-    )
+    most = work.EPOCHS * work.epoch_work(objective)
+    return not objective.phi.is_linear_far and work.newton_work(objective) <= most
 
 
 def _first_epochs_rate(
@@ -369,7 +371,7 @@ def _first_epochs_rate(
 
     It is half that of `epoch_rate` with an intercept, which all rows move.
     """
-    if asked.is_warm or mean_square is None or objective.n_weights > work.MOST_WEIGHTS:
+    if asked.is_warm or mean_square is None:
         return 0.0
     square, newton = mean_square(), work.newton_work(objective, from_sample=True)
     if work.ascent_work(objective, square, asked.tol) >= newton:

@@ -146,6 +146,15 @@ class Problem(NamedTuple):
         """Return the weighted phi' and phi'' of each example."""
         return second_order.derivatives(examples, wx, bias, *self.loss, self.threads)
 
+    def penalized(self, hessian: np.ndarray) -> np.ndarray:
+        """Return the Hessian of losses and l2; the intercept is separate if there is none."""
+        H = hessian.copy()
+        np.einsum("ii->i", H)[: self.n_weights] += self.l2
+        if not self.intercept:
+            H[-1] = H[:, -1] = 0
+            H[-1, -1] = 1
+        return H
+
     def penalty(self, w: np.ndarray) -> float:
         """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
         l1 = self.l1 * np.add.reduce(np.abs(w)) if self.l1 > 0 else 0.0

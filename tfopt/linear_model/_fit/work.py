@@ -38,6 +38,7 @@ __all__ = [
     "n_rows",
     "newton_work",
     "product_work",
+    "products_before_hessian",
     "reason_of",
     "reuses_hessian",
     "sample_size",
@@ -62,10 +63,18 @@ FACTOR = 4.0
 #: direction.
 MOST_WEIGHTS = 500
 #: About how many products with the Hessian conjugate gradients take. On ill-conditioned data it is
-#: several times as many, so that forming the matrix pays up to WORTH times their work.
-PRODUCTS, WORTH = 20, 3
+#: several times as many, so that forming the matrix pays up to WORTH times their work; of a loss
+#: whose Hessian is the same everywhere, up to WORTH_OF_ONE times.
+PRODUCTS, WORTH, WORTH_OF_ONE = 20, 2, 3
 #: And how many where there are more rows than weights, whose Hessian is then better conditioned.
 FEW_PRODUCTS = 5
+#: With more weights a Hessian preconditions no conjugate gradients: it is too large.
+MOST_PRECONDITIONED = 1000
+#: Where products have cost so much of a Hessian, one is formed. With 1/8 Gaussian features without
+#: correlation take twice as long, and with 1/2 correlated ones take 1.3 times as long.
+SHARE_OF_HESSIAN = 1 / 4
+#: What a product costs however few numbers there are: about 30 us.
+CALL = 3e5
 #: About how many Newton steps a fit takes from the weights 0, and passes over the rows a step.
 STEPS, PASSES = 6, 4
 #: And how many from the minimum for a sample of the rows, with what that costs; and after epochs.
@@ -115,11 +124,23 @@ def choose_linear_solver(objective: Problem) -> tuple[bool, float]:
     epoch = epoch_work(objective)
     is_many = objective.n_weights > MOST_WEIGHTS
     n_products = FEW_PRODUCTS if is_many and is_tall(objective) else PRODUCTS
-    by_products = n_products * product_work(objective) / epoch + 1
+    by_products = n_products * (product_work(objective) + CALL) / epoch + 1
     if is_many:
         return False, by_products
     with_matrix = hessian_work(objective) / epoch + 1
-    return (True, with_matrix) if with_matrix <= WORTH * by_products else (False, by_products)
+    worth = WORTH_OF_ONE if objective.phi.is_quadratic else WORTH
+    return (True, with_matrix) if with_matrix <= worth * by_products else (False, by_products)
+
+
+def products_before_hessian(objective: Problem) -> float:
+    """Return after how many products a Hessian is formed, which preconditions the next ones.
+
+    Infinity: none is.
+    """
+    if objective.n_weights > MOST_PRECONDITIONED:
+        return math.inf
+    product = product_work(objective) + CALL
+    return max(SHARE_OF_HESSIAN * hessian_work(objective) / product, FEW_PRODUCTS)
 
 
 def is_tall(objective: Problem) -> bool:
@@ -133,15 +154,35 @@ def reuses_hessian(objective: Problem) -> bool:
 
 
 def newton_work(objective: Problem, *, from_sample: bool = False) -> float:
-    """Return the work of Newton's method by factorization.
+    """Return the work of Newton's method by the better way.
 
     It begins at the weights 0, or at the minimum for a sample if there are enough rows for one.
     """
+    return min(factors_work(objective, from_sample), gradients_work(objective))
+
+
+def factors_work(objective: Problem, from_sample: bool) -> float:
+    """Return the work of Newton's method by factorization."""
+    if objective.n_weights > MOST_WEIGHTS:
+        return math.inf
     steps = SAMPLED_STEPS if from_sample and sample_size(objective) else STEPS
     if objective.phi.is_quadratic:
         steps = 1
     step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * n_rows(objective)
     return steps * step
+
+
+def gradients_work(objective: Problem) -> float:
+    """Return the work of Newton's method by conjugate gradients, from the weights 0.
+
+    With more weights than a preconditioner may have, it is not bounded.
+    """
+    if objective.n_weights > MOST_PRECONDITIONED:
+        return math.inf
+    steps = 1 if objective.phi.is_quadratic else STEPS
+    products = (FEW_PRODUCTS + PASSES) * (product_work(objective) + CALL)
+    hessian = SHARE_OF_HESSIAN * hessian_work(objective)
+    return steps * (products + LOSS * n_rows(objective)) + hessian
 
 
 def interior_work(objective: Problem) -> float:
