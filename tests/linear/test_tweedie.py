@@ -88,6 +88,23 @@ def test_gaps_and_derivatives_are_the_specifications(
     assert bends[0] == pytest.approx(bend(wx, y, power), rel=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("loss", "power"), [("gamma_loss", 1.0), *(("tweedie_loss", power) for power in POWERS)]
+)
+def test_a_tangent_has_the_bits_of_the_loss_and_of_its_derivatives(loss: str, power: float) -> None:
+    """Whose functions it shares."""
+    random = np.random.default_rng(1)
+    wx, height = (random.standard_normal(999) * 10 ** random.uniform(-3, 1.4, 999) for _ in "12")
+    examples = np.zeros(999, visits.EXAMPLE)
+    examples["y"], examples["weight"] = np.exp(height), 1.0
+    if loss == "tweedie_loss":
+        examples["y"][::5] = 0.0
+    losses, *found, _, _ = second_order.tangents(examples, wx, 0.0, loss, power)
+    alone = second_order.derivatives(examples, wx, 0.0, loss, power)
+    np.testing.assert_array_equal(found, alone)
+    assert losses == second_order.gaps(examples, np.zeros(999), wx, 0.0, loss, power)[0]
+
+
 @each_power
 @pytest.mark.parametrize("form", [np.array, sparse.csr_matrix, np.float32])
 @pytest.mark.parametrize("intercept", [True, False])

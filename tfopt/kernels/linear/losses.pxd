@@ -1,7 +1,7 @@
 # cython: language_level=3
 """A loss as a value: its functions, chosen by kind, and the terms of a certificate made of them."""
 
-from libc.math cimport exp, fabs, fmax, fmin, log, log1p
+from libc.math cimport exp, expm1, fabs, fmax, fmin, log, log1p
 
 from tfopt.kernels.linear.loss_formulas cimport (
     NEAR, gamma_above, gamma_apart, gamma_bend, gamma_conjugate, gamma_slope, gamma_step,
@@ -18,6 +18,7 @@ from tfopt.kernels.linear.loss_formulas cimport (
 )
 from tfopt.kernels.linear.tweedie cimport (
     tweedie_above, tweedie_apart, tweedie_bend, tweedie_conjugate, tweedie_slope, tweedie_step,
+    tweedie_tangent,
 )
 
 ctypedef double (*value_t)(double wx, double y, double gamma) noexcept nogil
@@ -104,7 +105,7 @@ cdef inline double height(const loss_t *f, double wx, double y) noexcept nogil:
 
 cdef inline void tangent_at(const loss_t *f, double wx, double y, double *above, double *slope,
                             double *bend) noexcept nogil:
-    """`height`, and the first and second derivatives: with one exponential, to the same bits."""
+    """`height`, and the first and second derivatives, to the same bits: each function once."""
     cdef double e, m, larger
     if f.kind == LOGISTIC:
         m = y * wx      # y is -1 or 1
@@ -117,6 +118,13 @@ cdef inline void tangent_at(const loss_t *f, double wx, double y, double *above,
         above[0] = poisson_above(wx, y)
         bend[0] = exp(wx)
         slope[0] = bend[0] - y
+    elif f.kind == GAMMA:
+        m = log(y) - wx
+        e, slope[0] = exp(m), -expm1(m)
+        above[0] = e - (1 + m) if m > 1 else -slope[0] - m
+        bend[0] = e
+    elif f.kind == TWEEDIE:
+        tweedie_tangent(wx, y, f.parameter, above, slope, bend)
     elif f.kind == SQUARED:
         above[0], slope[0] = squared_value(wx, y, 0), squared_slope(wx, y, 0)
         bend[0] = squared_bend(wx, y, 0)

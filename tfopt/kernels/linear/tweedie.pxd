@@ -11,31 +11,41 @@ from libc.math cimport INFINITY, exp, expm1, fabs, fmax, fmin, log, log1p
 from tfopt.kernels.linear.loss_formulas cimport poisson_above, poisson_conjugate, poisson_step
 
 
-cdef inline double tweedie_distance(double a, double y, double p) noexcept nogil:
+cdef inline double past_root(double s, double k, double level) noexcept nogil:
+    """Newton's step for log(e^(k s) - e^((k - 1) s)) = level, whose left side is concave."""
+    return (k * s + log(-expm1(-s)) - level) / (k + 1 / expm1(s))
+
+
+cdef inline double tweedie_distance(double a, double log_y, double p,
+                                    double guess) noexcept nogil:
     """The s whose slope is -a, for y > 0.
 
-    For a < 0 it is the root of log(e^(k s) - e^(-m s)) = log(-a / y^k), whose left side is concave:
-    from the left, steps do not pass it. For a > 0 that is so with k and m exchanged and -s.
+    For a < 0 it is the root of log(e^(k s) - e^(-m s)) = log(-a / y^k): from the left, steps do not
+    pass it, and one from a guess on the right leads there. For a > 0 that is so with k and m
+    exchanged and -s.
     """
     cdef double k = 2 - p if a < 0 else p - 1, s, d, level
     cdef int _
     if a == 0:
         return 0
-    level = log(fabs(a)) - (2 - p) * log(y)
+    level = log(fabs(a)) - (2 - p) * log_y
     s = fmax(1 / (exp(-level) + k), level / k)
+    guess = guess if a < 0 else -guess
+    if guess > s:
+        s = fmax(s, guess - past_root(guess, k, level))
     for _ in range(50):
-        d = (k * s + log(-expm1(-s)) - level) / (k + 1 / expm1(s))
+        d = past_root(s, k, level)
         s -= d
         if fabs(d) <= 1e-9 * s:         # the error is O(d^2)
             break
     return s if a < 0 else -s
 
 
-cdef inline double risen(double start, double t) noexcept nogil:
-    """e^(start + t) above its tangent at the start."""
+cdef inline double risen(double scale, double start, double t) noexcept nogil:
+    """e^(start + t) above its tangent at the start, where it is the scale."""
     if t > 1:
-        return exp(start + t) - exp(start) * (1 + t)
-    return exp(start) * (expm1(t) - t)
+        return exp(start + t) - scale * (1 + t)
+    return scale * (expm1(t) - t)
 
 
 cdef inline double tweedie_apart(double wx, double y, double a, double p) noexcept nogil:
@@ -44,13 +54,29 @@ cdef inline double tweedie_apart(double wx, double y, double a, double p) noexce
     if y == 0:
         return poisson_above(k * wx, -a) / k
     level = log(y)
-    z = level + tweedie_distance(a, y, p)
+    z = level + tweedie_distance(a, level, p, wx - level)
     d = wx - z
-    return risen(k * z, k * d) / k + risen(level - m * z, -m * d) / m
+    level -= m * z
+    return risen(exp(k * z), k * z, k * d) / k + risen(exp(level), level, -m * d) / m
+
+
+cdef inline double height_above(double wx, double log_y, double p) noexcept nogil:
+    """phi relative to its minimum."""
+    cdef double k = 2 - p, m = p - 1, d = wx - log_y, start = k * log_y, scale = exp(start)
+    return risen(scale, start, k * d) / k + risen(scale, start, -m * d) / m
 
 
 cdef inline double tweedie_above(double wx, double y, double p) noexcept nogil:
-    return tweedie_apart(wx, y, 0, p)
+    return exp((2 - p) * wx) / (2 - p) if y == 0 else height_above(wx, log(y), p)
+
+
+cdef inline void tweedie_tangent(double wx, double y, double p, double *above, double *slope,
+                                 double *bend) noexcept nogil:
+    """The value above the minimum and the derivatives, to the bits that they have one by one."""
+    cdef double scale = exp((2 - p) * wx), log_y = log(y)
+    above[0] = scale / (2 - p) if y == 0 else height_above(wx, log_y, p)
+    slope[0] = -scale * expm1(log_y - wx)
+    bend[0] = scale * (2 - p + (p - 1) * exp(log_y - wx))
 
 
 cdef inline double tweedie_slope(double wx, double y, double p) noexcept nogil:
@@ -65,7 +91,7 @@ cdef inline double tweedie_conjugate(double a, double y, double p) noexcept nogi
     cdef double z
     if y == 0:
         return poisson_conjugate(a, 0, 0) / (2 - p)
-    z = log(y) + tweedie_distance(a, y, p)
+    z = log(y) + tweedie_distance(a, log(y), p, 0)
     return -a * z - tweedie_above(z, y, p)
 
 

@@ -90,7 +90,7 @@ CERTIFICATES, CERTIFICATE_PASSES = 2, 2
 #: passes over its features; and how many epochs a loss with a corner takes instead.
 INTERIOR_STEPS, INTERIOR_ROW, INTERIOR_PASSES, EPOCHS_OF_CORNERS = 15, 200.0, 5, 60
 #: A sample of the rows has at least so many, so many for each weight, and this share of them.
-SAMPLE_ROWS, SAMPLE_PER_WEIGHT, SAMPLE_SHARE = 4096, 32, 1 / 32
+SAMPLE_ROWS, SAMPLE_PER_WEIGHT, SAMPLE_SHARE = 2048, 32, 1 / 32
 #: The work that a step, or all epochs, may take which only polish a solution: about 1 ms.
 CHEAP = 1e7
 
