@@ -28,6 +28,7 @@ __all__ = [
     "check_known",
     "check_same",
     "check_variables",
+    "fill",
     "fitting",
     "host_array",
     "in_memory",
@@ -152,6 +153,14 @@ def in_memory(tree: Any) -> Any:
 def new_array(array: np.ndarray | Stored) -> np.ndarray:
     """Return a new array with the contents of an array of a state."""
     return array.read() if isinstance(array, Stored) else array.copy()
+
+
+def fill(array: np.ndarray, value: np.ndarray | Stored) -> None:
+    """Write the numbers of an array of a state to another one."""
+    if isinstance(value, Stored):
+        value.read_into(array)
+    else:
+        array[...] = value
 
 
 def host_array(variable: Variable) -> np.ndarray:

@@ -126,13 +126,16 @@ def first_array(
     dtype: np.dtype[Any],
     initializer: str | float | np.ndarray | Callable[..., Any],
     slot_name: str,
+    make: Callable[..., np.ndarray] = empty_at_a_line,
 ) -> np.ndarray:
-    """Return the initial array of a slot; see `Stateful.add_slot`."""
+    """Return the initial array of a slot, made of its shape and dtype; see `Stateful.add_slot`."""
     if dtype in BLOCKS:
         numbers = np.empty(shape[0] * BLOCK, np.float32)
         numbers[...] = _first_value(initializer, numbers, slot_name)
-        return quantize(numbers, dtype)
-    array = empty_at_a_line(shape, dtype)
+        array = make(shape, dtype)
+        array[...] = quantize(numbers, dtype)
+        return array
+    array = make(shape, dtype)
     array[...] = _first_value(initializer, array, slot_name)
     return array
 

@@ -135,7 +135,7 @@ def _restored_slots(
     for (name, key), array in arrays.items():
         slot = optimizer._store.of(names[name]).get(key)
         if slot is None:
-            slot = optimizer._made_slot(names[name], key, in_memory(array))
+            slot = optimizer._made_slot(names[name], key, array)
         else:
             restoration.assign(slot, array)
         slots[name, key] = slot
@@ -231,6 +231,6 @@ def _checked_slots(
         check_array(f"{name}/{slot}", array, shape, dtype)
         if dtype.kind == "V":
             check_blocks(f"{name}/{slot}", in_memory(array))
-        new = existing is None and variable.device == "cpu"
+        new = existing is None and variable.device == "cpu" and optimizer._allocate is None
         checked[name, slot] = new_array(array) if new else array
     return checked

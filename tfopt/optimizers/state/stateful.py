@@ -9,18 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tfopt.core.backends import backend_of
 from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.imports import imported
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.arguments import call_of
-from tfopt.optimizers.settings import HasSettings, Setting, text
+from tfopt.optimizers.settings import Setting, text
+from tfopt.optimizers.state.has_slots import HasSlots
 from tfopt.optimizers.state.restoration import LoadedState, Restoration, fitting
-from tfopt.optimizers.state.slots import SlotStore, first_array
 from tfopt.optimizers.state.state_dict import check_weights, load_state, other_weights, state_of
 from tfopt.optimizers.state.tree import Places
-from tfopt.optimizers.state.variables import as_variable
 from tfopt.variable import Variable
 
 __all__ = ["COUNTED", "Stateful"]
@@ -28,7 +26,7 @@ __all__ = ["COUNTED", "Stateful"]
 COUNTED = (0, 2**63 - 2)  # the bounds of an int64 that can be incremented
 
 
-class Stateful(HasSettings, ABC):
+class Stateful(HasSlots, ABC):
     """Base class of objects with slots and other weights (`SlotStore`) and a configuration.
 
     Parameters
@@ -50,97 +48,8 @@ class Stateful(HasSettings, ABC):
     def __init__(self, name: str) -> None:
         self._version = object()  # another one after each change that a bound step depends on
         self.name = name
-        self._store = SlotStore()
+        super().__init__()
         self._places = Places()
-
-    # ---- slots
-
-    def add_slot(
-        self,
-        var: Any,
-        slot_name: str,
-        initializer: str | float | np.ndarray | Callable[..., Any] = "zeros",
-        shape: tuple[int, ...] | None = None,
-    ) -> Variable:
-        """Return a slot of a variable; create it if it does not exist.
-
-        Parameters
-        ----------
-        var : Variable or ndarray
-        slot_name : str
-        initializer : {"zeros", "ones"}, number, array_like or callable
-            The initial value; a function is called with the shape and the dtype. An existing slot
-            is left unchanged.
-        shape : tuple of int, optional
-            The shape of the slot; by default the variable's. The dtype is always the variable's.
-
-        Returns
-        -------
-        slot : Variable
-            A new slot becomes the last of `weights`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the initial value does not have the slot's shape, or if `shape` differs from that of
-            the existing slot or from the one that the optimizer prescribes.
-        """
-        variable = as_variable(var)
-        slots = self._store.of(variable)
-        expected = slots[slot_name].shape if slot_name in slots else None
-        expected = self._slot_shapes(variable).get(slot_name, expected)
-        if expected is not None and shape is not None and tuple(shape) != expected:
-            raise InvalidArgumentError(
-                f"the slot {slot_name} of {variable.name} has shape {expected}, not {tuple(shape)}"
-            )
-        if slot_name in slots:
-            return slots[slot_name]
-        dtype = self._slot_dtype(variable, slot_name)
-        shapes = (shape, expected, variable.shape)
-        first_shape = next(tuple(each) for each in shapes if each is not None)
-        array = first_array(first_shape, dtype, initializer, slot_name)
-        return self._store.add(variable, slot_name, self._made_slot(variable, slot_name, array))
-
-    def _made_slot(self, variable: Variable, slot_name: str, array: np.ndarray) -> Variable:
-        """Return a slot of a host array; for a variable on a GPU the array is copied there."""
-        on_device = variable.device == "gpu"
-        value = backend_of(variable).filled_like(variable.value(), array) if on_device else array
-        return Variable(value, f"{self.name}/{variable.name}/{slot_name}", trainable=False)
-
-    def _slot_shapes(self, variable: Variable) -> dict[str, tuple[int, ...]]:
-        """Return the prescribed shapes of the slots of a variable."""
-        return {}
-
-    def _slot_dtype(self, variable: Variable, slot_name: str) -> np.dtype[Any]:
-        """Return the dtype of a slot of a variable."""
-        dtype: np.dtype[Any] = variable.dtype
-        return dtype
-
-    def get_slot(self, var: Any, slot_name: str) -> Variable:
-        """Return the slot of a variable.
-
-        Raises
-        ------
-        KeyError
-            If the variable has no such slot; the first step creates the slots.
-        """
-        variable = as_variable(var)
-        slots = self._slots_of(variable)
-        if slot_name not in slots:
-            raise KeyError(
-                f"{self.name} has no slot {slot_name!r} of {variable.name}: its slots are "
-                f"{', '.join(slots)}"
-                if slots
-                else f"{self.name} has no slots of {variable.name}: its first step makes them"
-            )
-        return slots[slot_name]
-
-    def _slots_of(self, variable: Variable) -> dict[str, Variable]:
-        return self._store.of(variable)
-
-    def get_slot_names(self) -> list[str]:
-        """Return the names of the existing slots, in the order of their first occurrence."""
-        return self._store.names()
 
     # ---- weights
 
