@@ -27,21 +27,17 @@ def _chosen(t: Any, low: Any, high: Any) -> tuple[Any, Any]:
     return above & ~below, below
 
 
-def _value_t(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
-    above, below = _chosen(t, low, high)
+def _to_t(g: Any, y: Any, *inputs: Any) -> Any:
+    above, below = _chosen(*inputs)
     return kept(g, ~(above | below))
 
 
-def _value_low(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
-    return kept(g, _chosen(t, low, high)[1])
-
-
-def _value_high(g: Any, y: Any, t: Any, low: Any, high: Any) -> Any:
-    return kept(g, _chosen(t, low, high)[0])
-
-
 #: To the tensor and to the two bounds: to the one that was chosen.
-by_value = ((_value_t, "abc"), (_value_low, "abc"), (_value_high, "abc"))
+by_value = (
+    (_to_t, "abc"),
+    (lambda g, y, *inputs: kept(g, _chosen(*inputs)[1]), "abc"),
+    (lambda g, y, *inputs: kept(g, _chosen(*inputs)[0]), "abc"),
+)
 
 
 # ---- by the norm of one tensor

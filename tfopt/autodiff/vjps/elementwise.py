@@ -150,18 +150,16 @@ def sign(g: Any, y: Any, x: Any) -> Any:
 
 
 elementwise(np.sign, (sign, "ay"))
-for _ufunc, _wins in ((np.maximum, np.greater_equal), (np.minimum, np.less_equal)):
+_wins: Any
+for _ufunc, _wins in (
+    (np.maximum, np.greater_equal), (np.fmax, lambda a, b: (a >= b) | np.isnan(b)),
+    (np.minimum, np.less_equal), (np.fmin, lambda a, b: (a <= b) | np.isnan(b)),
+):  # fmt: skip
     elementwise(
         _ufunc,
         (lambda g, y, a, b, wins=_wins: kept(g, wins(a, b)), "ab"),
         (lambda g, y, a, b, wins=_wins: kept(g, ~wins(a, b)), "ab"),
-        out_by_name=True,
-    )
-for _ufunc, _wins in ((np.fmax, np.greater_equal), (np.fmin, np.less_equal)):
-    elementwise(
-        _ufunc,
-        (lambda g, y, a, b, wins=_wins: kept(g, wins(a, b) | np.isnan(b)), "ab"),
-        (lambda g, y, a, b, wins=_wins: kept(g, ~(wins(a, b) | np.isnan(b))), "ab"),
+        out_by_name=_ufunc in (np.maximum, np.minimum),
     )
 elementwise(
     np.copysign, (lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g), "ab"), CUT
