@@ -161,14 +161,15 @@ class Tweedie(Loss):
         z = self.tangent(a, y)
         if math.isnan(z):
             return math.inf
-        return sum(above_tangent(c + r * wx, c + r * z) for c, r in self.exponentials(y))
+        return sum(above_tangent(c, r, wx, z) for c, r in self.exponentials(y))
 
 
-def above_tangent(t: float, s: float) -> float:
-    """Return exp(t) above the tangent of the exponential at s."""
-    if exp(s) == 0:
-        return exp(t)
-    return exp(t) - exp(s) * (1 + t - s) if t - s > 1 else exp(s) * (math.expm1(t - s) - (t - s))
+def above_tangent(c: float, r: float, wx: float, z: float) -> float:
+    """Return exp(c + r * wx) above the tangent of this function at z."""
+    height, start, d = exp(c + r * wx), exp(c + r * z), r * (wx - z)
+    if start == 0:
+        return height
+    return height - start * (1 + d) if d > 1 else start * (math.expm1(d) - d)
 
 
 def root(f: Callable[[float], float], near: float) -> float:

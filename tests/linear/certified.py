@@ -21,7 +21,7 @@ def check(model: Any, X: Any, y: np.ndarray, weight: np.ndarray | None = None) -
     X = np.asarray(X.todense() if sparse.issparse(X) else X, LONG)
     c = np.ones(len(y), LONG) if weight is None else weight.astype(LONG)
     parameter, l1 = LONG(model._parameter()), LONG(model.l1)
-    l2 = LONG(model.l2) if model.C is None else 1 / LONG(model.C)
+    l2 = LONG(1 if model.l2 is None else model.l2) if model.C is None else 1 / LONG(model.C)
     coef, biases, duals = (
         np.atleast_2d(part).astype(LONG)
         for part in (model.coef_, np.ravel(model.intercept_)[:, None], model.dual_coef_)

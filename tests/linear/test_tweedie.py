@@ -17,6 +17,7 @@ from tfopt.linear_model import LinearRegressor, from_json, to_json
 from tfopt_ref.losses import loss_named
 
 POWERS = (1.01, 1.2, 1.5, 1.8, 1.99)
+EPS = np.finfo(float).eps
 each_power = pytest.mark.parametrize("power", POWERS)
 amounts = st.one_of(st.just(0.0), st.floats(-7, 7).map(lambda t: 10.0**t))
 shares = st.one_of(st.just(0.0), st.floats(1e-6, 1e6), st.floats(-1e6, -1e-6))
@@ -64,6 +65,8 @@ def test_a_step_is_the_specifications(
     z = wx - K * (found - a)
     # what rounding of wx - K * a makes of the slope: it is the least where K is large
     noise = 1e-15 * (abs(wx) + K * abs(a)) / max(K, 1 / bend(z, y, power))
+    # what rounding of z and of log(y) makes of -phi'(z), which the specification returns
+    noise += 4 * EPS * (abs(z) + abs(np.log(y or 1.0))) * bend(z, y, power)
     assert found == pytest.approx(expected, rel=1e-9, abs=noise + 1e-300)
 
 
