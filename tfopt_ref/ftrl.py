@@ -57,17 +57,20 @@ class Learned(NamedTuple):
 
 
 def learn(
-    rule: Rule, x: Sequence[Row], y: np.ndarray, c: np.ndarray, order: Iterable[int], start: Learned
-) -> Learned:
+    rule: Rule, x: Sequence[Row], y: np.ndarray, c: np.ndarray, order: Iterable[int],
+    start: Learned, offset: np.ndarray | None = None,
+) -> Learned:  # fmt: skip
     """Return what is learned of rows in an order, y having a label for each of the scores.
 
-    An intercept is the weight of a feature 1, without penalties.
+    An intercept is the weight of a feature 1, without penalties; the offset is a known part of the
+    scores.
     """
+    o = np.zeros(len(x)) if offset is None else offset
     table, losses, sums, averaged, seen = start
     table, losses, order = table.copy(), list(losses), list(order)
     for first in range(0, len(order), rule.batch_size):
         batch = order[first : first + rule.batch_size]
-        scores = np.array([[dot(x[i], w) for w in table[:, :, 0].T] for i in batch])
+        scores = np.array([[dot(x[i], w) + o[i] for w in table[:, :, 0].T] for i in batch])
         for i, z in zip(batch, scores, strict=True):
             for k in range(len(z)):
                 losses[0] += rule.phi.value(float(z[k]), float(y[i, k])) * float(c[i])

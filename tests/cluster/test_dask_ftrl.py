@@ -75,6 +75,30 @@ def test_bits_are_those_of_block_after_block(client: Client, loss: str, shuffle:
     assert tasks(client) == []
 
 
+@pytest.mark.parametrize("which", ["logistic", "squared"])
+@pytest.mark.parametrize("number", [None, 0.5])
+def test_an_offset_gives_the_bits_without_a_cluster(
+    client: Client, which: str, number: float | None
+) -> None:
+    X, y, weight = data(which)
+    columns = blocks(X, y, weight)
+    offset = np.cos(np.arange(len(y))) if number is None else np.full(len(y), number)
+    parts = blocks(offset)[0]
+    ours, theirs = pair(which, learning_rate=0.1, shuffle=False, **OPTIONS)
+    ours.fit(*columns, offset=parts if number is None else number)
+    known = {"classes": np.unique(y)} if which == "logistic" else {}
+    for _ in range(ours.max_iter):
+        for block, o in zip(zip(*columns, strict=True), parts, strict=True):
+            theirs.partial_fit(*block[:2], sample_weight=block[2], offset=o, **known)
+    theirs.n_iter_ = ours.n_iter_
+    assert bits(ours) == bits(theirs)
+    score = theirs.score(X, y, weight, offset=offset)
+    given = parts if number is None else number
+    assert ours.score(*columns, offset=given) == pytest.approx(score, rel=1e-9)
+    shuffled = pair(which, learning_rate=0.1, **OPTIONS)[0].fit(*columns, offset=given)
+    assert shuffled.score(*columns, offset=given) > 0.5
+
+
 @pytest.mark.parametrize(
     ("which", "options"),
     [

@@ -116,6 +116,58 @@ def test_arrays_frames_and_lists_are_blocks(client: Client) -> None:
     )
 
 
+@pytest.mark.parametrize("loss", [*linear_model.SDCARegressor._LOSSES])
+@pytest.mark.parametrize("l1", [0.0, 2.0])
+def test_an_offset_gives_the_bits_without_a_cluster(client: Client, loss: str, l1: float) -> None:
+    X, y, weight = data("squared")
+    y, offset = np.abs(y) + 0.5, np.sin(np.arange(len(y)))
+    ours, theirs = pair(loss, l1=l1, **OPTIONS)
+    X_blocks, *rows, offsets = blocks(X, y, weight, offset)
+    fitted(ours, X_blocks, *rows, offset=offsets)
+    fitted(theirs, X, y, weight, offset=offset)
+    assert bits(ours) == bits(theirs)
+    expected = theirs.predict(X, offset)
+    predicted = dask.compute(*ours.predict(X_blocks, offsets))
+    np.testing.assert_array_equal(np.concatenate(predicted), expected)
+    arrays = [da.from_array(part, chunks=(ROWS, 7)[: part.ndim]) for part in (X.toarray(), offset)]
+    np.testing.assert_allclose(ours.predict(*arrays).compute(), expected, rtol=1e-10)
+    np.testing.assert_allclose(ours.predict(arrays[0], 0.5), theirs.predict(X, 0.5), rtol=1e-10)
+    score = theirs.score(X, y, weight, offset=offset)
+    assert ours.score(X_blocks, *rows, offset=offsets) == pytest.approx(score, rel=1e-9)
+    assert ours.score(X, y, weight, offset=offset) == pytest.approx(score, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:the quantiles of")
+def test_several_quantiles_are_each_as_if_alone(client: Client, tmp_path: Path) -> None:
+    X, y, weight = data("squared")
+    quantiles = [0.2, 0.5, 0.7]
+    options: dict[str, Any] = {"quantile": quantiles, **OPTIONS}
+    ours, theirs = (
+        kind("quantile", **options, **more)
+        for kind, more in (
+            (SDCARegressor, {"checkpoint": str(tmp_path), "checkpoint_every": 2}),
+            (linear_model.SDCARegressor, {"num_loss_partitions": ROWS}),
+        )
+    )
+    columns = blocks(X, y, weight)
+    fitted(ours, *columns)
+    assert bits(ours) == bits(fitted(theirs, X, y, weight))
+    assert ours.dual_coef_.numblocks == (3, len(ROWS))
+    held = linear_model.LinearRegressor("quantile", **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        linear_model.fit_blocks(held, [*zip(*columns, strict=True)])
+    assert bits(held) == bits(theirs)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.2", "0.5", "0.7"]
+    assert bits(fitted(ours, *columns, resume=str(tmp_path))) == bits(theirs)
+    predicted = np.concatenate(dask.compute(*ours.predict(columns[0])))
+    np.testing.assert_array_equal(predicted, theirs.predict(X))
+    assert predicted.shape == (len(y), 3)
+    dense = da.from_array(X.toarray(), chunks=(ROWS, 7))
+    np.testing.assert_allclose(ours.predict(dense), predicted, rtol=1e-9, atol=1e-12)
+    assert ours.score(*columns) == pytest.approx(theirs.score(X, y, weight), rel=1e-9)
+
+
 @pytest.mark.parametrize("offset", [0.0, 1e8])
 def test_scores_of_targets_far_from_zero(client: Client, offset: float) -> None:
     X, y, weight = data("squared")

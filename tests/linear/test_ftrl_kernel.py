@@ -45,6 +45,7 @@ def _case(seed: int, n: int, m: int, n_scores: int, dtype: Any) -> dict[str, Any
         "X": X,
         "targets": random.choice([-1.0, 1.0], (n, n_scores)),
         "weights": random.uniform(0, 2, n),
+        "offset": random.standard_normal(n) if seed % 2 else np.zeros(0),
         "order": random.integers(0, max(n, 1), 2 * n) if n else np.zeros(0, np.int64),
         "table": table,
         "averages": np.zeros((m + 1, n_scores)),
@@ -58,9 +59,9 @@ def _learn(case: dict[str, Any], index: Any = np.int32, **options: Any) -> tuple
     averages = case["averages"] if o["average"] else case["averages"][:0]
     learned = learn(
         X.data, X.indices.astype(index), X.indptr.astype(index), case["order"], case["targets"],
-        case["weights"], case["table"], averages, case["losses"], o["batch_size"], o["loss"],
-        o["parameter"], o["intercept"], o["lr"], o["beta"], o["l1"], o["l2"], o["average"], done,
-        {"t": 1},
+        case["weights"], case["offset"], case["table"], averages, case["losses"], o["batch_size"],
+        o["loss"], o["parameter"], o["intercept"], o["lr"], o["beta"], o["l1"], o["l2"],
+        o["average"], done, {"t": 1},
     )  # fmt: skip
     return learned, done
 
@@ -100,7 +101,8 @@ def test_the_bits_are_those_of_the_specification(
         options["batch_size"], options["average"],
     )  # fmt: skip
     begun = ftrl.Learned(case["table"], [0.0, 0.0], np.zeros((m + 1, n_scores)), seen=7)
-    expected = ftrl.learn(rule, rows, case["targets"], case["weights"], case["order"], begun)
+    given = case["targets"], case["weights"], case["order"], begun
+    expected = ftrl.learn(rule, rows, *given, case["offset"] if case["offset"].size else None)
     learned, done = _learn(case, index, **options)
     assert learned == case["order"].size
     assert done == {"t": 1, "t_": 7 + learned, "_averaged": expected.averaged}
@@ -145,7 +147,7 @@ def test_a_batch_that_overflows_is_the_first_that_is_not_taken(
     case["X"] = case["X"].copy()
     case["X"].data[case["X"].indptr[row]] = 1e200
     case["X"] = sparse.vstack([good["X"], case["X"]], "csr")
-    for name in ("targets", "weights"):
+    for name in ("targets", "weights", "offset"):
         case[name] = np.concatenate([case[name]] * 2)
     case["order"] = case["order"] + 40 * (np.arange(80) >= 3 * batch)
     expected = _learn(good, **options) if batch else (0, {"t": 0, "t_": 7, "_averaged": 0})
@@ -182,6 +184,7 @@ def test_a_batch_with_an_index_outside_is_not_taken(wrong: int | None, first: bo
         {"batch_size": 0},
         {"targets": np.zeros((4, 3))},
         {"weights": np.zeros(3)},
+        {"offset": np.zeros(3)},
         {"table": np.zeros((8, 1, 2))},
         {"losses": np.zeros((1, 3))},
         {"averages": np.zeros((7, 1)), "average": 1},

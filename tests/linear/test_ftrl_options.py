@@ -21,6 +21,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
 from tfopt.linear_model import FTRLClassifier, FTRLRegressor, load_model, save_model
+from tfopt.linear_model.losses import loss_of
 from tfopt_ref import ftrl
 from tfopt_ref.losses import loss_named
 
@@ -365,6 +366,70 @@ def test_a_fit_that_still_improves_warns(what: str) -> None:
         warnings.simplefilter("error")
         clone(model).set_params(callback=lambda record: True).fit(X, y)
         clone(model).set_params(tol=10.0, n_iter_no_change=2).fit(X, y)
+
+
+@pytest.mark.parametrize(("name", "loss"), MODELS)
+@pytest.mark.parametrize("in_fit", [True, False])
+@pytest.mark.parametrize("form", [np.array, np.float32, sparse.csr_matrix])
+def test_an_offset_is_a_part_of_the_score(name: str, loss: str, in_fit: bool, form: Any) -> None:
+    """As the specification has it: of regression also by other targets and weights."""
+    X, weights, ranks = data(8)
+    offset = np.random.default_rng(9).uniform(-1, 1, len(X))
+    model = KINDS[name](loss, max_iter=2, average=not in_fit, shuffle=False)
+    record = loss_of(loss, vars(model))
+    y = ranks % 2 if record.is_classification else ranks + 0.5
+    classes = {"classes": [0, 1]} if record.is_classification and not in_fit else {}
+    rows = form(X)
+    if in_fit:
+        model.fit(rows, y, weights, offset=offset)
+    else:
+        for part in (slice(0, 10), slice(10, None)):
+            given = {"sample_weight": weights[part], "offset": offset[part], **classes}
+            model.partial_fit(rows[part], y[part], **given)
+    table = np.zeros((X.shape[1] + 1, 1, 3))
+    table[:, :, 1] = 0.1
+    columns = [*range(X.shape[1])]
+    pieces = [range(len(X))] * 2 if in_fit else [range(10), range(10, len(X))]
+    targets = np.where(y > 0, 1.0, -1.0) if record.is_classification else y
+    phi = loss_named(record.kernel, model._parameter())
+    rule = ftrl.Rule(phi, 0.5, 0.0, 0.0, 0.0, True, 32, int(model.average))
+    learned = ftrl.Learned(table, [0.0, 0.0], np.zeros(table.shape[:2]))
+    x = [(columns, row) for row in np.asarray(sparse.csr_matrix(rows).toarray(), float)]
+    for piece in pieces:
+        learned = ftrl.learn(rule, x, targets[:, None], weights, piece, learned, offset)
+    steps = learned.averaged
+    last = learned.sums / steps if steps else learned.table[:, :, 0]
+    np.testing.assert_allclose(np.ravel(model.coef_), last[:-1, 0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.intercept_, last[-1], rtol=1e-9, atol=1e-12)
+    mean = learned.losses[0] / learned.losses[1]
+    assert model.progressive_loss_ == pytest.approx(mean, rel=1e-9)
+    z = rows @ np.ravel(model.coef_) + model.intercept_ + offset
+    expected = model.classes_[(z > 0) * 1] if record.is_classification else record.inverse_link(z)
+    np.testing.assert_allclose(model.predict(rows, offset), expected, rtol=1e-5)
+
+
+def test_what_an_offset_is_not_for_changes_nothing() -> None:
+    X, _, ranks = data(8)
+    for model, message in (
+        (FTRLClassifier().fit(X, ranks % 3), "an offset is for two classes, and there are 3"),
+        (FTRLRegressor().fit(X, ranks), "offset must have a number for each of 24 samples"),
+    ):
+        before = state_of(model)
+        for call in (model.fit, model.partial_fit):
+            with pytest.raises(ValueError, match=message):
+                call(X, ranks % 3, offset=np.zeros(24 if model.coef_.ndim > 1 else 23))
+        for key, value in before.items():
+            np.testing.assert_array_equal(value, getattr(model, key))
+
+
+def test_held_out_samples_are_scored_with_their_offset() -> None:
+    X, _, _ = data(10, 200)
+    offset = np.random.default_rng(0).uniform(-9, 9, 200)
+    told: list[float] = []
+    options: dict[str, Any] = {"early_stopping": True, "max_iter": 40}
+    model = FTRLRegressor(**options, callback=lambda record: told.append(record["score"]))
+    model.fit(X, X[:, 0] + offset, offset=offset)
+    assert told[-1] > 0.9
 
 
 def test_hashed_samples_are_held_out() -> None:

@@ -30,6 +30,7 @@ from tfopt.linear_model import (
     SDCAClassifier,
     SDCARegressor,
     SDCARegressorCV,
+    fit_blocks,
     from_json,
     sdca_path,
     to_json,
@@ -137,6 +138,28 @@ def test_a_fit_goes_on_from_the_last(loss: str, blocks: list[int] | None) -> Non
     other = fitted(model, X, y, weights, offset=offset / 2 + 1).objective_
     alone = fitted(estimator(loss, tol=1e-6, max_iter=20_000), X, y, weights, offset=offset / 2 + 1)
     assert other == pytest.approx(alone.objective_, rel=2e-6)
+
+
+@each_loss
+@pytest.mark.parametrize("form", FORMS)
+def test_blocks_have_the_bits_of_the_fit(loss: str, form: str) -> None:
+    X, y, weights, offset = data(loss)
+    stored = FORMS[form](X)
+    cuts = [slice(0, 20), slice(20, 21), slice(21, N)]
+    options: dict[str, Any] = {"max_iter": 30, "warm_start": True}
+    ours = estimator(loss, PARAMETER, **options)
+    theirs = estimator(loss, PARAMETER, num_loss_partitions=[20, 1, N - 21], **options)
+    for w, o in ((weights, offset), (None, offset), (weights, 0.5)):  # the last two go on
+        parts = [
+            (stored[k], y[k], w if w is None else w[k], o if isinstance(o, float) else o[k])
+            for k in cuts
+        ]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            fit_blocks(ours, parts)
+        fitted(theirs, stored, y, w, offset=o)
+        for name in ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
 
 
 def test_counts_of_exposures_are_rates_with_weights() -> None:
@@ -254,10 +277,25 @@ def test_wrong_ones_are_refused_and_change_nothing(which: str) -> None:
             model.predict(X, value)
 
 
+@pytest.mark.parametrize("which", WRONG)
+def test_wrong_ones_of_a_block_are_named(which: str) -> None:
+    X, y, _, offset = data("gamma")
+    value, kind, message = WRONG[which]
+    model = fit_blocks(SDCARegressor("gamma"), [(X, y, None, offset)])
+    before = repr(vars(model))
+    with pytest.raises(kind, match=f"block 1: .*{message}"):
+        fit_blocks(model, [(X, y, None, offset), (X, y, None, value)])
+    with pytest.raises(ValueError, match="block 1, row 3: loss='gamma' needs positive targets"):
+        fit_blocks(model, [(X, y, None, 0.0), (X, np.where(y == y[3], 0, y), None, offset)])
+    assert repr(vars(model)) == before
+
+
 def test_where_it_means_nothing_it_is_refused() -> None:
     X, y, _, offset = data("poisson")
     with pytest.raises(InvalidArgumentError, match="takes no offset: regression does"):
         sdca_path(X, y > 1, "logistic", l2s=[1.0], offset=offset)
+    with pytest.raises(ValueError, match="block 0: an offset of classes is not for blocks"):
+        fit_blocks(SDCAClassifier(), [(X, y > 1, None, offset)])
     with pytest.raises(InvalidArgumentError, match="scoring='r2' would predict without"):
         SDCARegressorCV("poisson", scoring="r2").fit(X, y, offset=offset)
 

@@ -251,9 +251,9 @@ GOOD: dict[str, Any] = {
     "arrays.csr.take": lambda: [*_rows()[:3], np.array([4, 0, 4]), D],
     "arrays.csr.dot": lambda: [*_rows()[:3], np.ones((D, 2))],
     "linear.ftrl.learn": lambda: [
-        *_rows()[:3], np.arange(N), np.ones((N, 1)), np.ones(N), np.ones((D + 1, 1, 3)),
-        np.ones((D + 1, 1)), np.ones((2, 2)), 2, "logistic_loss", 1.0, True, 0.1, 0.1, 0.1, 0.1, 1,
-        {"t_": 0, "_averaged": 0}, {"a": 1},
+        *_rows()[:3], np.arange(N), np.ones((N, 1)), np.ones(N), np.zeros(N),
+        np.ones((D + 1, 1, 3)), np.ones((D + 1, 1)), np.ones((2, 2)), 2, "logistic_loss",
+        1.0, True, 0.1, 0.1, 0.1, 0.1, 1, {"t_": 0, "_averaged": 0}, {"a": 1},
     ],
     "text.hashing.hash_columns": lambda: [
         np.arange(5), 4, np.zeros(5, np.int32), np.zeros(5, np.int8),

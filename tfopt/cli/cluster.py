@@ -137,11 +137,12 @@ class Cluster(Place):
             assert lengths is not None
             cuts = [*itertools.pairwise(np.cumsum([0, *lengths]).tolist())]
             parts = examples_of(train.blocks[0], *request)
-            X, y, weights = (
+            X, y, weights, offset = (
                 part if part is None else [part[a:b] for a, b in cuts] for part in parts
             )
+            more = {} if offset is None else {"offset": offset}
             with _large_graphs():  # tasks carry the data, so that a lost block can be sent again
-                return estimator.fit(X, y, weights, resume=resume)
+                return estimator.fit(X, y, weights, resume=resume, **more)
         except CheckpointError as error:
             raise CommandError(str(error)) from error
         except CommClosedError as error:  # of a request to the scheduler that was under way
@@ -159,16 +160,16 @@ class Cluster(Place):
 def _fit_files(estimator: Any, blocks: Blocks, request: tuple[Any, ...], resume: str | None) -> Any:
     """Fit an estimator to the files that an executor holds."""
     blocks.are_loaded = False  # the fit changes what the executor holds
-    prepare = _as_input, (blocks.view, request, estimator._has_classes)
+    prepare = _as_input, (blocks.view, request, estimator._problem(0, 1).phi)
     estimator._fit_held(blocks.executor, blocks.load, blocks.sources, resume, prepare)
     return estimator
 
 
 def _as_input(loaded: Any, request: tuple[Any, ...]) -> tuple[BlockInput, None]:
     """Make the first state of a fit of a file that was loaded."""
-    view, arguments, of_classes = request
-    X, y, weights = examples_of(view(loaded), *arguments)
-    return load_block(loaded[0], X, y, weights, None, of_classes), None
+    view, arguments, phi = request
+    X, y, weights, offset = examples_of(view(loaded), *arguments)
+    return load_block(loaded[0], X, y, weights, offset, None, phi), None
 
 
 @contextlib.contextmanager

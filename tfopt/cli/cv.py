@@ -71,7 +71,7 @@ def _fits(data: Data, path: list[float], arguments: argparse.Namespace) -> list[
     classes = None
     if arguments.loss in CLASSIFICATION:
         classes = find_classes(data.name, data.labels, arguments.loss)
-    X, y, weights = examples_of(data, classes, None)
+    X, y, weights, _ = examples_of(data, classes, None)
     labels = labels_of(classes, data.columns)
     if len(y) < arguments.folds:
         raise CommandError(f"{data.name}: has {len(y)} rows, too few for --folds {arguments.folds}")

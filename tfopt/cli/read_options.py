@@ -65,6 +65,11 @@ class ReadOptions:
         """Return the format of a file."""
         return _FORMATS.get(_suffix(path), "libsvm") if self.format == "auto" else self.format
 
+    def beside(self, path: str) -> list[str]:
+        """Return the files with the numbers of a LIBSVM file's rows."""
+        named = [self.weight, self.offset] if self.format_of(path) == "libsvm" else []
+        return [each for each in named if each is not None]
+
     def separator_of(self, path: str) -> str:
         """Return what separates the fields of a file of lines."""
         return self.separator or ("\t" if _suffix(path) == ".tsv" else ",")

@@ -52,7 +52,7 @@ class Place:
         `lengths` are the sizes of the blocks to be fitted; None: all rows at once.
         """
         parts = train.map(examples_of, classes, settings.bias_feature)
-        features, y, sample_weight = (_joined(column) for column in zip(*parts, strict=True))
+        features, y, weights, offset = (_joined(column) for column in zip(*parts, strict=True))
         estimator = getattr(linear_model, name)(num_loss_partitions=lengths, n_jobs=-1, **options)
         used, n_features = None, features.shape[1]
         if sparse.issparse(features) and features.nnz < n_features and lengths is None:
@@ -60,9 +60,7 @@ class Place:
             used, columns = np.unique(features.indices, return_inverse=True)
             arrays = features.data, columns, features.indptr
             features = sparse.csr_matrix(arrays, (features.shape[0], max(used.size, 1)))
-        offset = _joined(train.map(offset_of))
-        more = {} if offset is None else {"offset": offset}
-        estimator.fit(features, y, sample_weight, **more)
+        estimator.fit(features, y, weights, offset=offset)
         if used is not None:
             coef = np.atleast_2d(estimator.coef_)
             estimator.coef_ = np.zeros((len(coef), n_features))
@@ -233,18 +231,13 @@ class Rows:
 # ---- functions of a block
 
 
-def offset_of(data: Data) -> np.ndarray | None:
-    """Return what is added to the margins of rows."""
-    return data.offset
-
-
 def examples_of(
     data: Data, classes: tuple[float, ...] | None, bias: float | None
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Return features, targets and weights; unless `bias` is None, add a constant feature."""
+) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return features, targets, weights and offset; unless `bias` is None, add a constant."""
     X, y = data.features, targets(data, classes)
     if bias is not None:
         constant = np.full((X.shape[0], 1), bias)
         is_sparse = sparse.issparse(X)
         X = sparse.hstack([X, constant], format="csr") if is_sparse else np.hstack([X, constant])
-    return X, y, data.weights
+    return X, y, data.weights, data.offset

@@ -61,7 +61,7 @@ def fit(
         labels = labels_of(classes, known.layout.columns)
         model.class_weight = class_weights(known.name, settings.class_weight, labels)
     at = _Position()
-    beside = [reading.weight] if reading.weight and reading.format_of(path) == "libsvm" else []
+    beside = reading.beside(path)
     saved = _Saved(path, beside, settings, files) if files.wanted else None
     if files.resume and saved and not saved.resume(model, at) and not files.quiet:
         note(f"{files.path}: not there, so training begins anew")
@@ -125,9 +125,11 @@ def _blocks(
 
 
 def _learn(model: Any, X: Any, data: Data, classes: tuple[float, ...] | None) -> None:
-    more = {} if classes is None else {"classes": np.arange(len(classes), dtype=np.float64)}
+    more: dict[str, Any] = {"sample_weight": data.weights, "offset": data.offset}
+    if classes is not None:
+        more["classes"] = np.arange(len(classes), dtype=np.float64)
     try:
-        model.partial_fit(X, targets(data, classes), sample_weight=data.weights, **more)
+        model.partial_fit(X, targets(data, classes), **more)
     except ValueError as error:
         raise CommandError(f"{data.name}: {error}") from error
 

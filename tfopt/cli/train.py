@@ -31,13 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
     paths = {"train": arguments.data, "test": arguments.test}
     inputs = [path for path in paths.values() if path]
     _check_blocks(arguments)
-    beside = [arguments.reading.weight, arguments.reading.offset]
-    if arguments.reading.format_of(arguments.data) == "libsvm":
-        if is_folder(arguments.data) and any(beside):
-            raise CommandError(
-                f"{arguments.data}: is a folder, whose rows have no files of numbers"
-            )
-        inputs += filter(None, beside)
+    beside = arguments.reading.beside(arguments.data)
+    if beside and is_folder(arguments.data):
+        raise CommandError(f"{arguments.data}: is a folder, whose rows have no files of numbers")
+    inputs += beside
     is_stream = settings.solver in STREAMS
     if is_stream and is_folder(arguments.data):
         raise CommandError(f"{arguments.data}: is a folder, and --solver ftrl reads a file")

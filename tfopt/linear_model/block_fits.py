@@ -16,6 +16,7 @@ from tfopt.linear_model._blocks.fit import fit_blocks as fit_held_blocks
 from tfopt.linear_model._blocks.input import BlockInput, load_block, set_feature_names
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model.estimator import SDCAEstimator
+from tfopt.linear_model.loss_record import PointwiseLoss
 
 __all__ = ["fit_blocks", "fit_partitions"]
 
@@ -29,10 +30,11 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
         With ``solver="auto"``, ``adaptive=False`` and ``num_loss_partitions=None``: the blocks are
         the partitions. `n_jobs` is for the default executor.
     blocks : sequence
-        Each is a tuple (X, y) or (X, y, sample_weight), or a function without arguments that
-        returns one and is called where the block is held, or what an engine has in place of one: an
-        ``ObjectRef`` of Ray's, for instance. X is an array, a data frame or a sparse matrix;
-        float64 and float32, C-ordered or CSR, are not converted.
+        Each is a tuple (X, y), (X, y, sample_weight) or (X, y, sample_weight, offset), the last two
+        of which may be None, or a function without arguments that returns one and is called where
+        the block is held, or what an engine has in place of one: an ``ObjectRef`` of Ray's, for
+        instance. X is an array, a data frame or a sparse matrix; float64 and float32, C-ordered or
+        CSR, are not converted. An offset is that of `LinearRegressor.fit`.
     executor : Executor, optional
         Threads of this process by default. It holds the blocks until it is used for another fit or
         its ``with`` block ends, and is for one fit at a time.
@@ -79,6 +81,10 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
     blocks = list(blocks)
     if not blocks:
         raise InvalidArgumentError("there are no blocks: give one tuple (X, y) for each")
+    if (several := model._several()) is not None:
+        with model._all_or_nothing():
+            model._fit_several(several, lambda each, _: fit_blocks(each, blocks, executor))
+        return model
     with model._all_or_nothing():
         model._blocks_are_held = True
         _fit(model, blocks, executor)
@@ -123,7 +129,7 @@ def _fit_on(
 def _fit(model: Any, blocks: list[Any], executor: Executor | None) -> None:
     model._check_options()
     sources = [*zip(blocks, _duals_of(model, len(blocks)), strict=True)]
-    load = partial(_load, of_classes=model._has_classes)
+    load = partial(_load, phi=model._problem(0, 1).phi)
     if executor is None:
         with ThreadExecutor(min(model._n_threads(), len(blocks))) as threads:
             fit = _fit_on(model, threads, load, sources)
@@ -150,13 +156,13 @@ def _duals_of(model: Any, n_blocks: int) -> list[Any]:
     return [duals[:, start:stop] for start, stop in itertools.pairwise(ends)]
 
 
-def _load(number: int, block: Any, duals: Any, of_classes: bool) -> BlockInput:
+def _load(number: int, block: Any, duals: Any, phi: PointwiseLoss) -> BlockInput:
     if callable(block):
         block = block()
-    if not isinstance(block, tuple) or len(block) not in (2, 3):
+    if not isinstance(block, tuple) or not 2 <= len(block) <= 4:
         raise InvalidTypeError(
-            f"block {number}: must be a tuple (X, y) or (X, y, sample_weight), or a function that "
-            f"returns one, not {type(block).__name__}"
+            f"block {number}: must be a tuple (X, y), (X, y, sample_weight) or (X, y, "
+            f"sample_weight, offset), or a function that returns one, not {type(block).__name__}"
         )
-    X, y, *weights = block
-    return load_block(number, X, y, weights[0] if weights else None, duals, of_classes)
+    X, y, weight, offset = (*block, None, None)[:4]
+    return load_block(number, X, y, weight, offset, duals, phi)

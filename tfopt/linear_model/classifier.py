@@ -18,6 +18,7 @@ from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
 from tfopt.linear_model.predictions import LinearClassifierMixin
+from tfopt.linear_model.signatures import keep_parameters
 from tfopt.linear_model.validation import (
     check_offset,
     check_total,
@@ -190,25 +191,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        self.loss = loss
-        self.l1 = l1
-        self.l2 = l2
-        self.C = C
-        self.gamma = gamma
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.solver = solver
-        self.adaptive = adaptive
-        self.num_loss_partitions = num_loss_partitions
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.keep_duals = keep_duals
-        self.verbose = verbose
-        self.callback = callback
+        keep_parameters(self, locals())
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tfopt.errors import InvalidArgumentError, NotFiniteError
+from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.coordinates import RowSpace, pays
@@ -22,7 +22,7 @@ from tfopt.linear_model.fitted import SDCAResults
 from tfopt.linear_model.inference import InferenceMixin
 from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
 from tfopt.linear_model.predictions import LinearModel
-from tfopt.linear_model.validation import check_offset, check_total
+from tfopt.linear_model.validation import check_offset, check_total, without_offset
 
 __all__ = ["SDCAEstimator"]
 
@@ -131,6 +131,10 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
                 results = solve_all(problem, start, n, options, plan, workers, duals)
         return FitResult(results, duals, samples.shift, (n_samples,))
 
+    def _several(self) -> tuple[float, ...] | None:
+        """Return the values of the loss's parameter, if there are several; None of one."""
+        return None
+
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """Check options and samples; return X, y and the samples' weights."""
         raise NotImplementedError
@@ -141,17 +145,10 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         """Return targets and weights that have the same minimum, and the factors of the duals."""
         if (offset := check_offset(offset, X)) is None:
             return y, weights, 1.0
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            targets, factor = self._problem(0, 1).phi.without_offset(y.T, offset)
-            weights = weights * factor
-        is_known = np.isfinite(targets).all() and np.isfinite(weights).all()
-        if not is_known or self._phi.is_outside(targets).any() or (np.asarray(factor) == 0).any():
-            raise NotFiniteError(
-                "exp(offset) or y / exp(offset) is infinite, or 0 but for rounding: offset is the "
-                "logarithm of an exposure; a number that all have in common is the intercept's"
-            )
+        phi = self._problem(0, 1).phi
+        targets, weights, factor = without_offset(phi, y, weights, offset)
         check_total(float(weights.sum()))
-        return targets.T, weights, factor
+        return targets, weights, factor
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> Samples:
         """Return checked samples as the solvers take them."""

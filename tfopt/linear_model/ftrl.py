@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
+from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.ftrl_base import FTRLEstimator, entries_of
 from tfopt.linear_model.losses import classification_losses, regression_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
-from tfopt.linear_model.validation import check_weights, class_factors
+from tfopt.linear_model.signatures import keep_parameters
+from tfopt.linear_model.validation import check_offset, check_weights, class_factors
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
 
@@ -143,28 +145,7 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        self.loss = loss
-        self.learning_rate = learning_rate
-        self.beta = beta
-        self.initial_accumulator = initial_accumulator
-        self.l1 = l1
-        self.l2 = l2
-        self.gamma = gamma
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.n_hashes = n_hashes
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.average = average
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callback = callback
+        keep_parameters(self, locals())
 
     def _encoded(
         self, y: np.ndarray, weights: np.ndarray, in_fit: bool
@@ -183,7 +164,9 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         targets: np.ndarray = np.where(is_of_class, 1.0, -1.0)
         return targets[:, 1:].copy() if self.classes_.size == 2 else targets, weights
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
+    ) -> FTRLClassifier:
         """Fit the model from scratch, or by `warm_start` from the last fit, in several epochs.
 
         Parameters
@@ -191,6 +174,9 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         X : array or sparse matrix, shape (n_samples, n_features), or dicts
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
+        offset : array, shape (n_samples,), or float, optional
+            A known number that is added to each sample's x . w + b, and to be given to `predict`,
+            too; of two classes, the logarithm of odds.
         """
         with self._all_or_nothing():
             self._check_options()
@@ -200,11 +186,12 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
             last = "last fit: set warm_start=False" if self._is_warm else None
             self._set_classes(np.unique(y), last)
             self._start_fit(self._n_scores, X.shape[1])
-            self._learn_epochs(X, y, *self._encoded(y, given, in_fit=True), given)
+            encoded = self._encoded(y, given, in_fit=True)
+            self._learn_epochs(X, y, *encoded, given, self._checked_offset(offset, X))
         return self
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, offset: Any = None
     ) -> FTRLClassifier:
         """Learn from more samples, in their order.
 
@@ -218,6 +205,9 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         classes : array, shape (n_classes,)
             All classes; required in the first call.
         sample_weight : array, shape (n_samples,), optional
+        offset : array, shape (n_samples,), or float, optional
+            A known number that is added to each sample's x . w + b, and to be given to `predict`,
+            too; of two classes, the logarithm of odds.
         """
         with self._all_or_nothing():
             first = "_state" not in vars(self)
@@ -238,8 +228,16 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
             if first:
                 self._reset(self._n_scores, X.shape[1])
             targets, weights = self._encoded(y, weights, in_fit=False)
-            self._learn(entries_of(X), targets, weights, np.arange(X.shape[0]), keeps=not first)
+            known, order = self._checked_offset(offset, X), np.arange(X.shape[0])
+            self._learn(entries_of(X), targets, weights, order, known, keeps=not first)
         return self
+
+    def _checked_offset(self, offset: Any, X: Any) -> np.ndarray | None:
+        if offset is not None and self._n_scores > 1:
+            raise InvalidArgumentError(
+                f"an offset is for two classes, and there are {self._n_scores}"
+            )
+        return check_offset(offset, X)
 
     @property
     def _n_scores(self) -> int:
@@ -319,29 +317,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        self.loss = loss
-        self.learning_rate = learning_rate
-        self.beta = beta
-        self.initial_accumulator = initial_accumulator
-        self.l1 = l1
-        self.l2 = l2
-        self.epsilon = epsilon
-        self.quantile = quantile
-        self.power = power
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.n_hashes = n_hashes
-        self.fit_intercept = fit_intercept
-        self.average = average
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.shuffle = shuffle
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callback = callback
+        keep_parameters(self, locals())
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray]:
         X, y = self._validate_features(X, reset=reset, y=y, y_numeric=True)
@@ -349,7 +325,9 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
             raise ValueError(f"loss={self.loss!r} needs {self._phi.domain} targets")
         return X, y.astype(np.float64)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
+    ) -> FTRLRegressor:
         """Fit the model from scratch, or by `warm_start` from the last fit, in several epochs.
 
         Parameters
@@ -357,16 +335,21 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         X : array or sparse matrix, shape (n_samples, n_features), or dicts
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
+        offset : array, shape (n_samples,), or float, optional
+            A known number that is added to each sample's x . w + b, and to be given to `predict`,
+            too: of counts, the logarithm of the exposure.
         """
         with self._all_or_nothing():
             self._check_options()
             X, y = self._checked(X, y, reset=True)
             weights = check_weights(sample_weight, X)
             self._start_fit(1, X.shape[1])
-            self._learn_epochs(X, y, y[:, None], weights, weights)
+            self._learn_epochs(X, y, y[:, None], weights, weights, check_offset(offset, X))
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> FTRLRegressor:
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
+    ) -> FTRLRegressor:
         """Learn from more samples, in their order.
 
         See `FTRLClassifier.partial_fit`.
@@ -376,6 +359,9 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         X : array or sparse matrix, shape (n_samples, n_features), or dicts
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
+        offset : array, shape (n_samples,), or float, optional
+            A known number that is added to each sample's x . w + b, and to be given to `predict`,
+            too: of counts, the logarithm of the exposure.
         """
         with self._all_or_nothing():
             first = "_state" not in vars(self)
@@ -384,8 +370,8 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
             weights = check_weights(sample_weight, X)
             if first:
                 self._reset(1, X.shape[1])
-            order = np.arange(X.shape[0])
-            self._learn(entries_of(X), y[:, None], weights, order, keeps=not first)
+            known, order = check_offset(offset, X), np.arange(X.shape[0])
+            self._learn(entries_of(X), y[:, None], weights, order, known, keeps=not first)
         return self
 
     def _shaped(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -163,6 +163,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         targets: np.ndarray,
         weights: np.ndarray,
         order: np.ndarray,
+        offset: np.ndarray | None,
         *,
         keeps: bool = False,
     ) -> None:
@@ -175,6 +176,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         targets : ndarray, shape (n_samples, n_scores)
         weights : ndarray, shape (n_samples,)
         order : ndarray of int
+        offset : ndarray, shape (n_samples,), or None
         keeps : bool
             Whether what is learned before an error stays.
 
@@ -204,6 +206,7 @@ class FTRLEstimator(LossChoice, LinearModel):
             order,
             targets,
             weights,
+            np.empty(0) if offset is None else offset,
             self._state,
             np.empty((0, self._state.shape[1])) if averages is None else averages,
             losses,
@@ -227,7 +230,13 @@ class FTRLEstimator(LossChoice, LinearModel):
             )
 
     def _learn_epochs(
-        self, X: Any, y: np.ndarray, targets: np.ndarray, weights: np.ndarray, given: np.ndarray
+        self,
+        X: Any,
+        y: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray,
+        given: np.ndarray,
+        offset: np.ndarray | None,
     ) -> None:
         """Learn from the samples in the epochs of `fit`.
 
@@ -239,6 +248,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         weights : ndarray, shape (n_samples,)
         given : ndarray, shape (n_samples,)
             The weights without those of classes, for validation.
+        offset : ndarray, shape (n_samples,), or None
         """
         samples, held = np.arange(X.shape[0]), None
         if self.early_stopping:
@@ -248,10 +258,12 @@ class FTRLEstimator(LossChoice, LinearModel):
         with ProgressBar(self.verbose, self.max_iter) as progress:
             for _ in range(self.max_iter):
                 order = random.permutation(samples) if self.shuffle else samples
-                self._learn(entries, targets, weights, order)
+                self._learn(entries, targets, weights, order, offset)
                 record = self._record()
                 if held is not None:
-                    record["score"] = self._plain_model().score(X[held], y[held], given[held])
+                    known = None if offset is None else offset[held]
+                    rows = X[held], y[held], given[held]
+                    record["score"] = self._plain_model().score(*rows, offset=known)
                 progress(record)
                 if self._tell(record) or (improvement and improvement.has_ended(record)):
                     return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,9 @@ class QuantilesMixin:
         return type(self)(**{**self.get_params(deep=False), name: value})
 
     def _fit_several(
-        self: Any, values: tuple[float, ...], X: Any, y: Any, sample_weight: Any, offset: Any
+        self: Any, values: tuple[float, ...], fit: Callable[[Any, float], object]
     ) -> None:
-        """Fit a model for each value, and set the attributes to theirs."""
+        """Fit a model for each value by a function, and set the attributes to theirs."""
         if self.warm_start:
             raise InvalidArgumentError(
                 f"{self._phi.option.name}={list(values)} starts from no last fit: set "
@@ -56,13 +56,14 @@ class QuantilesMixin:
             model = self._single(value)
             if self.callback is not None:
                 model.callback = lambda record, k=k: self.callback({**record, "problem": k})
-            models.append(model.fit(X, y, sample_weight, offset=offset))
+            fit(model, value)
+            models.append(model)
             for record in model.history_[0]:
                 record["problem"] = k
         for name in _STACKED:
             self.__dict__.pop(name, None)
             if hasattr(models[0], name):
-                setattr(self, name, np.array([getattr(model, name) for model in models]))
+                setattr(self, name, np.stack([getattr(model, name) for model in models]))
         for name in _LISTED:
             setattr(self, name, [getattr(model, name)[0] for model in models])
         self.n_iter_ = np.array(self.n_iter_)

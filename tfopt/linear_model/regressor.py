@@ -21,6 +21,7 @@ from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.parameters import CHOLESKY
 from tfopt.linear_model.predictions import LinearRegressorMixin
 from tfopt.linear_model.quantiles import QuantilesMixin
+from tfopt.linear_model.signatures import keep_parameters
 from tfopt.linear_model.validation import check_total, check_weights
 
 __all__ = ["LinearRegressor", "SDCARegressor"]
@@ -147,26 +148,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         verbose: bool = False,
         callback: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        self.loss = loss
-        self.l1 = l1
-        self.l2 = l2
-        self.C = C
-        self.epsilon = epsilon
-        self.quantile = quantile
-        self.power = power
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.adaptive = adaptive
-        self.num_loss_partitions = num_loss_partitions
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.keep_duals = keep_duals
-        self.verbose = verbose
-        self.callback = callback
+        keep_parameters(self, locals())
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
@@ -190,7 +172,9 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         """
         with self._all_or_nothing():
             if (values := self._several()) is not None:
-                self._fit_several(values, X, y, sample_weight, offset)
+                self._fit_several(
+                    values, lambda model, _: model.fit(X, y, sample_weight, offset=offset)
+                )
                 return self
             X, y, weights = self._checked(X, y, sample_weight)
             y, weights, factor = self._without_offset(X, y, weights, offset)

@@ -30,6 +30,7 @@ __all__ = [
     "class_labels",
     "is_plain_matrix",
     "is_plain_vector",
+    "without_offset",
 ]
 
 
@@ -89,6 +90,22 @@ def check_offset(offset: Any, X: Any) -> np.ndarray | None:
             f"{checked.shape}"
         )
     return checked
+
+
+def without_offset(
+    phi: Any, y: np.ndarray, weights: np.ndarray, offset: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
+    """Return targets and weights that have the same minimum, and the factors of the duals."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        targets, factor = phi.without_offset(y.T, offset)
+        weights = weights * factor
+    is_known = np.isfinite(targets).all() and np.isfinite(weights).all()
+    if not is_known or phi.is_outside(targets).any() or (np.asarray(factor) == 0).any():
+        raise NotFiniteError(
+            "exp(offset) or y / exp(offset) is infinite, or 0 but for rounding: offset is the "
+            "logarithm of an exposure; a number that all have in common is the intercept's"
+        )
+    return targets.T, weights, factor
 
 
 def check_total(total: float) -> None:

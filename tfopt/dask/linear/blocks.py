@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import fsspec
 from tfopt import io
 from tfopt.core.hidden_files import shown_files
 
-__all__ = ["as_blocks", "is_collection", "read_libsvm"]
+__all__ = ["as_blocks", "as_list", "is_collection", "read_libsvm"]
 
 
 def is_collection(X: Any) -> bool:
@@ -25,34 +26,34 @@ def _is_list(X: Any) -> bool:
     )
 
 
-def as_blocks(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, Any, Any]]:
-    """Return X, y and sample weights of each block, mostly delayed.
+def as_blocks(X: Any, **of_rows: Any) -> list[tuple[Any, ...]]:
+    """Return X, and what there is of its rows, of each block, mostly delayed.
 
     Parameters
     ----------
     X : dask array or DataFrame, shape (n_samples, n_features), or sequence
-    y : dask array or Series, shape (n_samples,), or sequence
-    sample_weight : as y, or None
+    **of_rows : dask array or Series, shape (n_samples,), or sequence
+        By names for messages; or None, or a number for all rows.
 
     Raises
     ------
     TypeError
         If X is not a collection or a list of blocks.
     ValueError
-        If y or the weights have another number of blocks.
+        If what is of rows has another number of blocks.
     """
     if not is_collection(X):
         raise TypeError(
             "X must be a dask array, a dask dataframe or a list of blocks, not "
             f"{type(X).__name__}: data in memory are for tfopt.linear_model"
         )
-    features = _as_list(X)
+    features = as_list(X)
     columns = [features]
-    for name, values in (("y", y), ("sample_weight", sample_weight)):
-        if values is None and name == "sample_weight":
-            columns.append([None] * len(features))
+    for name, values in of_rows.items():
+        if values is None or isinstance(values, numbers.Real):
+            columns.append([values] * len(features))
             continue
-        blocks = _as_list(_rechunked_like(X, values))
+        blocks = as_list(_rechunked_like(X, values), name)
         if len(blocks) != len(features):
             raise ValueError(f"X has {len(features)} blocks, but {name} has {len(blocks)}")
         columns.append(blocks)
@@ -69,7 +70,8 @@ def _rechunked_like(X: Any, values: Any) -> Any:
     return values
 
 
-def _as_list(values: Any) -> list[Any]:
+def as_list(values: Any, name: str = "X") -> list[Any]:
+    """Return the blocks of a collection."""
     if isinstance(values, (list, tuple)):
         return list(values)
     if hasattr(values, "chunks"):
@@ -78,7 +80,7 @@ def _as_list(values: Any) -> list[Any]:
         return list(values.to_delayed().ravel())
     if hasattr(values, "to_delayed"):
         return list(values.to_delayed())
-    raise TypeError(f"y and sample_weight must be in blocks as X is, not {type(values).__name__}")
+    raise TypeError(f"{name} must be in blocks as X is, not {type(values).__name__}")
 
 
 def read_libsvm(

@@ -23,6 +23,7 @@ from tfopt.linear_model._blocks.fit import fit_blocks
 from tfopt.linear_model._blocks.input import load_block, set_feature_names
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.monitor import SolverResult
+from tfopt.linear_model.signatures import parameters_of
 from tfopt.linear_model.validation import check_count
 
 __all__ = ["LinearClassifier", "LinearRegressor", "SDCAClassifier", "SDCARegressor"]
@@ -35,6 +36,11 @@ _FREE = {
 }
 
 
+#: Parameters of estimators for data in memory: blocks are the partitions, which workers' threads
+#: visit, and dual variables stay there.
+_LOCAL = ("solver", "adaptive", "num_loss_partitions", "n_jobs", "keep_duals")
+
+
 class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
     """Shared by the estimators: a fit that continues when workers are lost."""
 
@@ -45,15 +51,25 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
     keep_duals = True
     _in_blocks = True
 
-    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
+    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, offset: Any, resume: str | None) -> Any:
         with self._all_or_nothing():
-            blocks = as_blocks(X, y, sample_weight)
+            if (values := self._several()) is not None:
+
+                def fit(model: Any, value: float) -> None:
+                    if self.checkpoint is not None:
+                        model.checkpoint = f"{self.checkpoint}/{value:g}"
+                    saved = None if resume is None else f"{resume}/{value:g}"
+                    model.fit(X, y, sample_weight, offset=offset, resume=saved)
+
+                self._fit_several(values, fit)
+                return self
+            blocks = as_blocks(X, y=y, sample_weight=sample_weight, offset=offset)
             sources = [
                 (*block, duals)
                 for block, duals in zip(blocks, self._duals_by_block(len(blocks)), strict=True)
             ]
             with DaskExecutor(current_client()) as executor:
-                load = partial(load_block, of_classes=self._has_classes)
+                load = partial(load_block, phi=self._problem(0, 1).phi)
                 results = self._fit_held(executor, load, sources, resume)
             self._warn_unconverged(results)
         return self
@@ -130,9 +146,8 @@ def _concatenated_duals(fit: FitResult) -> da.Array:
     )
 
 
-class LinearClassifier(  # type: ignore[misc]  # its methods take no offset
-    ClusterClassifier, _ClusterSDCA, linear_model.LinearClassifier
-):
+@parameters_of(linear_model.LinearClassifier, without=_LOCAL, checkpoint=None, checkpoint_every=10)
+class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClassifier):
     """`tfopt.linear_model.LinearClassifier` for data on a Dask cluster.
 
     The result has the same bits as that of the estimator for data in memory with
@@ -195,43 +210,6 @@ class LinearClassifier(  # type: ignore[misc]  # its methods take no offset
     1.0
     """
 
-    def __init__(
-        self,
-        loss: str = "logistic",
-        *,
-        l1: float = 0.0,
-        l2: float | None = None,
-        C: float | None = None,
-        gamma: float = 1.0,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        tol: float | None = None,
-        random_state: Any = 0,
-        warm_start: bool = False,
-        verbose: bool = False,
-        callback: Callable[[dict[str, Any]], object] | None = None,
-        checkpoint: str | None = None,
-        checkpoint_every: int = 10,
-    ) -> None:
-        self.loss = loss
-        self.l1 = l1
-        self.l2 = l2
-        self.C = C
-        self.gamma = gamma
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.tol = tol
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-
     def fit(  # type: ignore[override]
         self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
     ) -> LinearClassifier:
@@ -251,13 +229,12 @@ class LinearClassifier(  # type: ignore[misc]  # its methods take no offset
         -------
         LinearClassifier
         """
-        fitted: LinearClassifier = self._fit(X, y, sample_weight, resume)
+        fitted: LinearClassifier = self._fit(X, y, sample_weight, None, resume)
         return fitted
 
 
-class LinearRegressor(  # type: ignore[misc]  # its methods take no offset
-    ClusterRegressor, _ClusterSDCA, linear_model.LinearRegressor
-):
+@parameters_of(linear_model.LinearRegressor, without=_LOCAL, checkpoint=None, checkpoint_every=10)
+class LinearRegressor(ClusterRegressor, _ClusterSDCA, linear_model.LinearRegressor):
     """`tfopt.linear_model.LinearRegressor` for data on a Dask cluster.
 
     Parameters
@@ -282,60 +259,30 @@ class LinearRegressor(  # type: ignore[misc]  # its methods take no offset
         See `LinearClassifier`.
     """
 
-    def __init__(
+    def fit(
         self,
-        loss: str = "squared",
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
         *,
-        l1: float = 0.0,
-        l2: float | None = None,
-        C: float | None = None,
-        epsilon: float | None = None,
-        quantile: float = 0.5,
-        power: float = 1.5,
-        fit_intercept: bool = True,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        tol: float | None = None,
-        random_state: Any = 0,
-        warm_start: bool = False,
-        verbose: bool = False,
-        callback: Callable[[dict[str, Any]], object] | None = None,
-        checkpoint: str | None = None,
-        checkpoint_every: int = 10,
-    ) -> None:
-        self.loss = loss
-        self.l1 = l1
-        self.l2 = l2
-        self.C = C
-        self.epsilon = epsilon
-        self.quantile = quantile
-        self.power = power
-        self.fit_intercept = fit_intercept
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.tol = tol
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callback = callback
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-
-    def fit(  # type: ignore[override]
-        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+        offset: Any = None,
+        resume: str | None = None,
     ) -> LinearRegressor:
         """Find the weights.
 
         Parameters
         ----------
         X, y, sample_weight, resume
-            See `LinearClassifier.fit`.
+            See `LinearClassifier.fit`. Of several quantiles each has a folder in that of
+            checkpoints.
+        offset : as y, or float, optional
+            See `tfopt.linear_model.LinearRegressor.fit`.
 
         Returns
         -------
         LinearRegressor
         """
-        fitted: LinearRegressor = self._fit(X, y, sample_weight, resume)
+        fitted: LinearRegressor = self._fit(X, y, sample_weight, offset, resume)
         return fitted
 
 

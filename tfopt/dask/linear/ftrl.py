@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import CancelledError
 from typing import Any
 
@@ -20,6 +19,7 @@ from tfopt.dask.linear.ftrl_blocks import epoch, label_totals, load_block, summa
 from tfopt.dask.linear.predictions import ClusterClassifier, ClusterRegressor
 from tfopt.linear_model.ftrl_stopping import improvement_of
 from tfopt.linear_model.progress import ProgressBar
+from tfopt.linear_model.signatures import parameters_of
 from tfopt.linear_model.validation import check_count, class_factors
 
 __all__ = ["FTRLClassifier", "FTRLRegressor"]
@@ -42,7 +42,7 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in self._LOCAL_CLASS().get_params()}
         )
 
-    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, resume: str | None) -> Any:
+    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, offset: Any, resume: str | None) -> Any:
         self._check_options()
         if self.early_stopping:
             raise ValueError(
@@ -55,7 +55,9 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         # a lost block can be computed again from its source
         held = [
             client.compute(dask.delayed(load_block)(number, *block))
-            for number, block in enumerate(as_blocks(X, y, sample_weight))
+            for number, block in enumerate(
+                as_blocks(X, y=y, sample_weight=sample_weight, offset=offset)
+            )
         ]
         try:
             self._learn_blocks(client, held, resume)
@@ -119,9 +121,8 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = number
 
 
-class FTRLClassifier(  # type: ignore[misc]  # its methods take no offset
-    _ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifier
-):
+@parameters_of(linear_model.FTRLClassifier, checkpoint=None, checkpoint_every=1)
+class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifier):
     """`tfopt.linear_model.FTRLClassifier` for data on a Dask cluster.
 
     An epoch processes the blocks in order, each on the worker that holds it, and passes the state,
@@ -184,63 +185,14 @@ class FTRLClassifier(  # type: ignore[misc]  # its methods take no offset
     _LOCAL_CLASS = linear_model.FTRLClassifier
     _has_classes = True
 
-    def __init__(
-        self,
-        loss: str = "logistic",
-        *,
-        learning_rate: float = 0.5,
-        beta: float = 0.0,
-        initial_accumulator: float = 0.1,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        gamma: float = 1.0,
-        batch_size: int = 32,
-        max_iter: int = 10,
-        n_hashes: int | None = None,
-        fit_intercept: bool = True,
-        class_weight: Any = None,
-        average: bool | int = False,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        tol: float | None = None,
-        shuffle: bool = True,
-        random_state: Any = 0,
-        warm_start: bool = False,
-        verbose: bool = False,
-        callback: Callable[[dict[str, Any]], object] | None = None,
-        checkpoint: str | None = None,
-        checkpoint_every: int = 1,
-    ) -> None:
-        super().__init__(
-            loss,
-            learning_rate=learning_rate,
-            beta=beta,
-            initial_accumulator=initial_accumulator,
-            l1=l1,
-            l2=l2,
-            gamma=gamma,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            n_hashes=n_hashes,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            average=average,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            tol=tol,
-            shuffle=shuffle,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callback=callback,
-        )
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        offset: Any = None,
+        resume: str | None = None,
     ) -> FTRLClassifier:
         """Fit the model from scratch, in several epochs over all blocks.
 
@@ -249,6 +201,8 @@ class FTRLClassifier(  # type: ignore[misc]  # its methods take no offset
         X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
             See `LinearClassifier.fit`.
         y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
+        offset : as y, or float, optional
+            See `tfopt.linear_model.FTRLClassifier.fit`.
         resume : str, optional
             The folder of a checkpoint to continue from, of a fit with the same data and options.
 
@@ -256,13 +210,12 @@ class FTRLClassifier(  # type: ignore[misc]  # its methods take no offset
         -------
         FTRLClassifier
         """
-        fitted: FTRLClassifier = self._fit(X, y, sample_weight, resume)
+        fitted: FTRLClassifier = self._fit(X, y, sample_weight, offset, resume)
         return fitted
 
 
-class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
-    _ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor
-):
+@parameters_of(linear_model.FTRLRegressor, checkpoint=None, checkpoint_every=1)
+class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
     """`tfopt.linear_model.FTRLRegressor` for data on a Dask cluster.
 
     Parameters
@@ -290,76 +243,25 @@ class FTRLRegressor(  # type: ignore[misc]  # its methods take no offset
     _LOCAL_CLASS = linear_model.FTRLRegressor
     _has_classes = False
 
-    def __init__(
-        self,
-        loss: str = "squared",
-        *,
-        learning_rate: float = 0.5,
-        beta: float = 0.0,
-        initial_accumulator: float = 0.1,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        epsilon: float | None = None,
-        quantile: float = 0.5,
-        power: float = 1.5,
-        batch_size: int = 32,
-        max_iter: int = 10,
-        n_hashes: int | None = None,
-        fit_intercept: bool = True,
-        average: bool | int = False,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        tol: float | None = None,
-        shuffle: bool = True,
-        random_state: Any = 0,
-        warm_start: bool = False,
-        verbose: bool = False,
-        callback: Callable[[dict[str, Any]], object] | None = None,
-        checkpoint: str | None = None,
-        checkpoint_every: int = 1,
-    ) -> None:
-        super().__init__(
-            loss,
-            learning_rate=learning_rate,
-            beta=beta,
-            initial_accumulator=initial_accumulator,
-            l1=l1,
-            l2=l2,
-            epsilon=epsilon,
-            quantile=quantile,
-            power=power,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            n_hashes=n_hashes,
-            fit_intercept=fit_intercept,
-            average=average,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            tol=tol,
-            shuffle=shuffle,
-            random_state=random_state,
-            warm_start=warm_start,
-            verbose=verbose,
-            callback=callback,
-        )
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        offset: Any = None,
+        resume: str | None = None,
     ) -> FTRLRegressor:
         """Fit the model from scratch, in several epochs over all blocks.
 
         Parameters
         ----------
-        X, y, sample_weight, resume
+        X, y, sample_weight, offset, resume
             See `FTRLClassifier.fit`.
 
         Returns
         -------
         FTRLRegressor
         """
-        fitted: FTRLRegressor = self._fit(X, y, sample_weight, resume)
+        fitted: FTRLRegressor = self._fit(X, y, sample_weight, offset, resume)
         return fitted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import numbers
 import pickle
 from typing import Any
 
@@ -47,18 +48,20 @@ def _joined(parts: list[bytes]) -> Any:
     return pickle.loads(b"".join(parts))
 
 
-def load_block(number: int, X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+def load_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> tuple[Any, ...]:
     """Return a block in memory, of which sparse matrices have been checked."""
     try:
         X = checked_sparse(X)
     except ValueError as error:
         raise ValueError(f"block {number}: {error}") from error
-    return X, np.asarray(y), None if weight is None else np.asarray(weight)
+    if isinstance(offset, numbers.Real):
+        offset = np.full(len(y), offset, np.float64)
+    return X, *(None if values is None else np.asarray(values) for values in (y, weight, offset))
 
 
-def summarize_labels(block: tuple[Any, Any, Any], of_classes: bool) -> tuple[int, dict[Any, float]]:
+def summarize_labels(block: tuple[Any, ...], of_classes: bool) -> tuple[int, dict[Any, float]]:
     """Return the number of samples, and the weight of each label."""
-    _, y, weight = block
+    _, y, weight, _ = block
     if not of_classes:
         return len(y), {}
     labels, codes = np.unique(y, return_inverse=True)
@@ -76,18 +79,19 @@ def label_totals(sums: list[dict[Any, float]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _learn_block(
-    state: tuple[Any, Any], block: tuple[Any, Any, Any], number: int, classes: np.ndarray | None
+    state: tuple[Any, Any], block: tuple[Any, ...], number: int, classes: np.ndarray | None
 ) -> tuple[Any, Any]:
     """Return the model after one more block, and the random generator."""
     model, random = copy.deepcopy(state)  # another attempt may start from the same state
-    X, y, weight = block
+    X, *of_rows = block
     if model.shuffle:
-        order = random.permutation(len(y))
-        X, y = _reordered(X, order), y[order]
-        weight = None if weight is None else weight[order]
+        order = random.permutation(len(of_rows[0]))
+        X = _reordered(X, order)
+        of_rows = [None if values is None else values[order] for values in of_rows]
+    y, weight, offset = of_rows
     classes_option = {} if classes is None else {"classes": classes}
     try:
-        model.partial_fit(X, y, sample_weight=weight, **classes_option)
+        model.partial_fit(X, y, sample_weight=weight, offset=offset, **classes_option)
     except ValueError as error:
         raise ValueError(f"block {number}: {error}") from error
     return model, random

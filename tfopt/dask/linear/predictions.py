@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -41,57 +42,54 @@ class _ClusterPredictor:
                 setattr(model, name, getattr(self, name))
         return model
 
-    def _map_blocks(self, method: str, X: Any) -> Any:
+    def _map_blocks(self, method: str, X: Any, offset: Any) -> Any:
         """Return a method's result for X, in blocks if X is."""
         predict = partial(_predict_block, self._local_model(), method)
         if not is_collection(X):
-            return predict(X)
-        if hasattr(X, "chunks"):
-            X = X.rechunk({1: -1})
-            nameless = self._local_model()  # does not warn that the sample lacks names
-            vars(nameless).pop("feature_names_in_", None)
-            sample = _predict_block(nameless, method, np.zeros((1, X.shape[1])))
-            if sample.ndim == 1:
-                return X.map_blocks(predict, dtype=sample.dtype, drop_axis=1)
-            chunks = (X.chunks[0], (sample.shape[1],))
-            return X.map_blocks(predict, dtype=sample.dtype, chunks=chunks)
-        if hasattr(X, "map_partitions"):
-            da = imported("dask.array")
-            pd = imported("pandas")
+            return predict(X, offset)
+        parts = [dask.delayed(predict)(*block) for block in as_blocks(X, offset=offset)]
+        if not hasattr(X, "shape"):
+            return parts
+        sample: Any = np.zeros((1, X.shape[1]))
+        if hasattr(X, "columns"):  # which are refused at once if they are others
+            sample = imported("pandas").DataFrame(sample, columns=X.columns)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of its quantiles, and missing names
+            none = predict(sample, None)
+        lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(parts)
+        da = imported("dask.array")
+        return da.concatenate(
+            [
+                da.from_delayed(part, (length, *none.shape[1:]), none.dtype)
+                for part, length in zip(parts, lengths, strict=True)
+            ],
+            allow_unknown_chunksizes=True,
+        )
 
-            sample = predict(pd.DataFrame(np.zeros((1, len(X.columns))), columns=X.columns))
-            shapes = (np.nan, *sample.shape[1:])
-            return da.concatenate(
-                [
-                    da.from_delayed(dask.delayed(predict)(part), shapes, sample.dtype)
-                    for part in X.to_delayed()
-                ],
-                allow_unknown_chunksizes=True,
-            )
-        return [dask.delayed(predict)(block) for block in X]
-
-    def _sums(self, of: Callable[..., Any], X: Any, y: Any, sample_weight: Any) -> Any:
-        blocks = as_blocks(X, y, sample_weight)
+    def _sums(self, of: Callable[..., Any], X: Any, **of_rows: Any) -> Any:
+        blocks = as_blocks(X, **of_rows)
         parts = dask.compute(*(dask.delayed(of)(self._local_model(), *block) for block in blocks))
         return tree_reduce(parts)
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, offset: Any = None) -> Any:
         """Return the predictions, in blocks if X is.
 
         Parameters
         ----------
         X : dask array or DataFrame, list of blocks, array or sparse matrix
+        offset : in blocks as X, or float, optional
+            A known part of each sample's score, as of `fit`; 0 by default.
 
         Returns
         -------
         dask array, list of delayed arrays, or ndarray
         """
-        return self._map_blocks("predict", X)
+        return self._map_blocks("predict", X, offset)
 
 
-def _predict_block(model: Any, method: str, X: Any) -> np.ndarray:
+def _predict_block(model: Any, method: str, X: Any, offset: Any) -> np.ndarray:
     """Predict a block."""
-    predicted: np.ndarray = getattr(model, method)(X)
+    predicted: np.ndarray = getattr(model, method)(X, offset)
     return predicted
 
 
@@ -99,14 +97,14 @@ def _weights(y: Any, weight: Any) -> np.ndarray:
     return np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
 
 
-def _correct_and_total(model: Any, X: Any, y: Any, weight: Any) -> np.ndarray:
+def _correct_and_total(model: Any, X: Any, y: Any, weight: Any, offset: Any) -> np.ndarray:
     weights = _weights(y, weight)
-    right = _predict_block(model, "predict", X) == np.asarray(y)
+    right = _predict_block(model, "predict", X, offset) == np.asarray(y)
     return np.array([np.sum(weights * right), weights.sum()])
 
 
-def _deviances(model: Any, X: Any, y: Any, weight: Any) -> tuple[Deviance, ...]:
-    deviances: tuple[Deviance, ...] = model._deviances(X, y, _weights(y, weight))
+def _deviances(model: Any, X: Any, y: Any, weight: Any, offset: Any) -> tuple[Deviance, ...]:
+    deviances: tuple[Deviance, ...] = model._deviances(X, y, _weights(y, weight), offset)
     return deviances
 
 
@@ -116,31 +114,33 @@ class ClusterClassifier(_ClusterPredictor):
     _LOCAL_CLASS: type = linear_model.LinearClassifier
     _FITTED_ATTRIBUTES = (*_ClusterPredictor._FITTED_ATTRIBUTES, "classes_")
 
-    def decision_function(self, X: Any) -> Any:
-        """Return x . w + b, in blocks if X is."""
-        return self._map_blocks("decision_function", X)
+    def decision_function(self, X: Any, offset: Any = None) -> Any:
+        """Return x . w + b + offset, in blocks if X is."""
+        return self._map_blocks("decision_function", X, offset)
 
     @available_if(has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, offset: Any = None) -> Any:
         """Return the classes' probabilities, in blocks if X is."""
-        return self._map_blocks("predict_proba", X)
+        return self._map_blocks("predict_proba", X, offset)
 
     @available_if(has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Any:
+    def predict_log_proba(self, X: Any, offset: Any = None) -> Any:
         """Return the logarithms of `predict_proba`."""
-        return self._map_blocks("predict_log_proba", X)
+        return self._map_blocks("predict_log_proba", X, offset)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return the accuracy: the share of samples whose class is predicted.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As `fit` takes them, or in memory.
         """
         if not is_collection(X):
-            return float(self._local_model().score(X, y, sample_weight))
-        right, all_of = self._sums(_correct_and_total, X, y, sample_weight)
+            return float(self._local_model().score(X, y, sample_weight, offset=offset))
+        right, all_of = self._sums(
+            _correct_and_total, X, y=y, sample_weight=sample_weight, offset=offset
+        )
         return float(right / all_of)
 
 
@@ -149,14 +149,15 @@ class ClusterRegressor(_ClusterPredictor):
 
     _LOCAL_CLASS: type = linear_model.LinearRegressor
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
         """Return D squared, as `LinearRegressor.score` does; of the squared loss it is R squared.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, offset
             As `fit` takes them, or in memory.
         """
         if not is_collection(X):
-            return float(self._local_model().score(X, y, sample_weight))
-        return explained(self._sums(_deviances, X, y, sample_weight))
+            return float(self._local_model().score(X, y, sample_weight, offset=offset))
+        rows = {"y": y, "sample_weight": sample_weight, "offset": offset}
+        return explained(self._sums(_deviances, X, **rows))

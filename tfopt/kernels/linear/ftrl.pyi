@@ -10,6 +10,7 @@ def learn(
     order: NDArray[int64],
     targets: NDArray[float64],
     weights: NDArray[float64],
+    offset: NDArray[float64],
     table: NDArray[float64],
     averages: NDArray[float64],
     losses: NDArray[float64],

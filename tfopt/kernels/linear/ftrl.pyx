@@ -19,7 +19,7 @@ from tfopt.kernels.arrays.csr cimport (
 )
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.platform.runtime cimport flush_denormals
-from tfopt.kernels.linear.losses cimport LOGISTIC, loss_t, tangent_at
+from tfopt.kernels.linear.losses cimport loss_t, slope_at
 from tfopt.kernels.linear.visits cimport named_loss
 from tfopt.kernels.linear.batches cimport (
     AHEAD, PARTS, ask_ahead, batch, gather, lay_out, set_hash, stream, write_parts,
@@ -44,19 +44,9 @@ cdef struct sums:
     double weight
 
 
-cdef inline double _slope(const loss_t *f, double score, double y, double *value) noexcept nogil:
-    """The derivative of a loss, and the loss."""
-    cdef double slope = 0, bend = 0
-    if f.kind == LOGISTIC:      # with one exponential
-        tangent_at(f, score, y, value, &slope, &bend)
-        return slope
-    value[0] = f.value(score, y, f.parameter)
-    return f.slope(score, y, f.parameter)
-
-
 cdef inline void _differentiate(const real *data, const double *targets, const double *weights,
-                                Py_ssize_t n_scores, const loss_t *f, batch *b, sums *total) \
-        noexcept nogil:
+                                const double *offset, Py_ssize_t n_scores, const loss_t *f,
+                                batch *b, sums *total) noexcept nogil:
     """Sum the gradients of a batch's rows, and their losses."""
     cdef Py_ssize_t r, i, k, c, start, length, entry = 0
     cdef uint32_t *numbers = b.numbers
@@ -73,8 +63,10 @@ cdef inline void _differentiate(const real *data, const double *targets, const d
                 x = data[start + k]
                 score += x * w[numbers[entry + k] * n_scores + c]
             score += b.bias[PARTS * c]
+            if offset != NULL:
+                score += offset[i]
             y = targets[i * n_scores + c]
-            slope[c] = _slope(f, score, y, &loss) * weights[i]
+            slope[c] = slope_at(f, score, y, &loss) * weights[i]
             total.loss += loss * weights[i]
         total.weight += weights[i]
         for k in range(length):
@@ -113,15 +105,15 @@ cdef inline bint _step(Py_ssize_t n_scores, const settings *s, batch *b) noexcep
 
 
 cdef inline bint _take(const real *data, const double *targets, const double *weights,
-                       double *table, double *averages, double averaged, Py_ssize_t n_scores,
-                       Py_ssize_t n_columns, const settings *s, batch *b, sums *total) \
-        noexcept nogil:
+                       const double *offset, double *table, double *averages, double averaged,
+                       Py_ssize_t n_scores, Py_ssize_t n_columns, const settings *s, batch *b,
+                       sums *total) noexcept nogil:
     """Take a batch that was gathered; return whether all is finite, and so written."""
     cdef double *bias = table + (n_columns - 1) * PARTS * n_scores
     cdef sums before = total[0]
     cdef Py_ssize_t c
     memcpy(b.bias, bias, PARTS * n_scores * sizeof(double))
-    _differentiate(data, targets, weights, n_scores, &s.loss, b, total)
+    _differentiate(data, targets, weights, offset, n_scores, &s.loss, b, total)
     if not _step(n_scores, s, b):
         total[0] = before
         return False
@@ -150,10 +142,10 @@ cdef int _set_rule(settings *s, Kernel rule, double lr, double beta, double l1, 
 def learn(const real[::1] data not None, const index[::1] indices not None,
           const index[::1] indptr not None, const int64_t[::1] order not None,
           const double[:, ::1] targets not None, const double[::1] weights not None,
-          double[:, :, ::1] table not None, double[:, ::1] averages not None,
-          double[:, ::1] losses not None, Py_ssize_t batch_size, str loss not None,
-          double parameter, bint intercept, double lr, double beta, double l1, double l2,
-          Py_ssize_t average, dict attributes not None, dict changes not None):
+          const double[::1] offset not None, double[:, :, ::1] table not None,
+          double[:, ::1] averages not None, double[:, ::1] losses not None, Py_ssize_t batch_size,
+          str loss not None, double parameter, bint intercept, double lr, double beta, double l1,
+          double l2, Py_ssize_t average, dict attributes not None, dict changes not None):
     """Take rows in an order, in batches whose gradients are added up for a step.
 
     Parameters
@@ -166,6 +158,8 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
         Labels, of a loss of classification -1 or 1.
     weights : array of float64, shape (n,)
         Of the rows.
+    offset : array of float64, shape (n,) or (0,)
+        What is added to the rows' scores, if anything.
     table : array of float64, shape (m + 1, n_scores, 3)
         Of each feature and, last, of the intercept: the weight, the sum of squared gradients and
         the linear term.
@@ -212,6 +206,7 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     )
     check_length("targets", targets.shape[1], n_scores)
     check_length("weights", weights.shape[0], n)
+    check_length("offset", offset.shape[0], n if offset.shape[0] else 0)
     check_length("a row of losses", losses.shape[1], 2)
     check_length("averages", averages.shape[0], n_columns if average else 0)
     check_length("a row of averages", averages.shape[1], n_scores)
@@ -243,6 +238,7 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
     cdef const index *columns = &indices[0] if indices.shape[0] else NULL
     cdef double *parts = &table[0, 0, 0]
     cdef double *to_average = NULL
+    cdef const double *known = &offset[0] if offset.shape[0] else NULL
     memset(&b, 0, sizeof(b))
     memset(&ahead, 0, sizeof(ahead))
     memset(&total, 0, sizeof(total))
@@ -268,11 +264,11 @@ def learn(const real[::1] data not None, const index[::1] indices not None,
                 counts = 0 < average <= seen + b.n_rows
                 to_average = &averages[0, 0] if counts else NULL
                 if keep and n_scores == 1:      # the compiler makes faster loops of a constant
-                    keep = _take(values, &targets[0, 0], &weights[0], parts, to_average, averaged,
-                                 1, n_columns, &s, &b, &total)
+                    keep = _take(values, &targets[0, 0], &weights[0], known, parts, to_average,
+                                 averaged, 1, n_columns, &s, &b, &total)
                 elif keep:
-                    keep = _take(values, &targets[0, 0], &weights[0], parts, to_average, averaged,
-                                 n_scores, n_columns, &s, &b, &total)
+                    keep = _take(values, &targets[0, 0], &weights[0], known, parts, to_average,
+                                 averaged, n_scores, n_columns, &s, &b, &total)
                 if not keep:
                     break
                 first += b.n_rows

@@ -57,6 +57,8 @@ class BlockState:
     seed : int
     states : tuple of RowState
         One for each problem; they share the rows.
+    factor : ndarray or float
+        See `BlockInput`.
     plan : tuple of int and ndarray
         The last epoch, and the order in which it visits the rows.
     """
@@ -65,6 +67,7 @@ class BlockState:
     objective: Problem
     seed: int
     states: tuple[RowState, ...]
+    factor: np.ndarray | float = 1.0
     plan: tuple[int, np.ndarray] = (0, _NOTHING)
 
     def planned(self, epoch: int) -> BlockState:
@@ -252,4 +255,5 @@ class Method:
 
 def collect_duals(block: BlockState, decisions: Mapping[int, Decision]) -> np.ndarray:
     """Return the dual variables of the best certificates, of shape (n_problems, n_rows)."""
-    return np.array([state.best for state in apply_decisions(block, decisions).states])
+    duals = np.array([state.best for state in apply_decisions(block, decisions).states])
+    return duals * block.factor if np.ndim(block.factor) else duals

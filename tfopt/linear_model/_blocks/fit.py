@@ -144,20 +144,14 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
             f"block {block.number}, row {row}: the squares of X, divided by l2, overflow: scale "
             "the features"
         )
-    outside = objective.phi.is_outside(block.y)
-    if outside.any():
-        row = int(np.flatnonzero(outside)[0])
-        raise ValueError(
-            f"block {block.number}, row {row}: loss={objective.phi.name!r} needs "
-            f"{objective.phi.domain} targets"
-        )
     states = []
     for k, y in enumerate(targets):
         a = np.zeros(len(y)) if block.duals is None else objective.phi.clip_duals(block.duals[k], y)
         examples = InitialPoint(y, weight, lambda: curvature, a, 0.0).examples()
         examples["curvature"] = curvature
         states.append(RowState.initial(examples))
-    return BlockState(block.number, objective, request.seed, tuple(states)), {
+    factor = block.factor
+    return BlockState(block.number, objective, request.seed, tuple(states), factor), {
         "curvature": curvature.sum(),
         "v": tuple(
             SparseDelta.from_dense(objective.weights_of(state.examples)) for state in states

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from tfopt.linear_model.validation import checked_sparse
+from tfopt.errors import InvalidArgumentError
+from tfopt.linear_model.loss_record import PointwiseLoss
+from tfopt.linear_model.validation import check_offset, checked_sparse, without_offset
 
 __all__ = [
     "BlockInput",
@@ -32,6 +34,8 @@ class BlockInput:
         The initial dual variables.
     names : tuple of str, or None
         The names of the features, if they have any.
+    factor : ndarray, shape (n_rows,), or float
+        With an offset, what the dual variables of y are multiplied by to be those of the targets.
     """
 
     number: int
@@ -40,10 +44,11 @@ class BlockInput:
     weight: np.ndarray
     duals: np.ndarray | None = None
     names: tuple[str, ...] | None = None
+    factor: np.ndarray | float = 1.0
 
 
 def load_block(
-    number: int, X: Any, y: Any, weight: Any, duals: Any, of_classes: bool
+    number: int, X: Any, y: Any, weight: Any, offset: Any, duals: Any, phi: PointwiseLoss
 ) -> BlockInput:
     """Convert and check the data of a block.
 
@@ -54,16 +59,18 @@ def load_block(
     X : array, DataFrame or sparse matrix, shape (n_rows, n_features)
     y : array or Series, shape (n_rows,)
     weight : array or Series, shape (n_rows,), or None
+    offset : array or Series, shape (n_rows,), or float, or None
+        Of regression: other targets and weights stand for it.
     duals : ndarray or None
-    of_classes : bool
-        Whether y holds class labels, which need not be numbers.
+    phi : PointwiseLoss
+        Labels of classes need not be numbers.
 
     Raises
     ------
     ValueError
         The message names the block and, if possible, the row.
     """
-    name = f"block {number}"
+    name, of_classes = f"block {number}", phi.is_classification
     try:
         names = _feature_names(X)
         X = _as_features(X)
@@ -90,7 +97,24 @@ def load_block(
             f"{name}: warm_start goes on from the last fit: the block had {duals.shape[1]} samples "
             f"and has {X.shape[0]} now; set warm_start=False"
         )
-    return BlockInput(number, X, labels, weights, duals, names)
+    outside = np.zeros(0, bool) if of_classes else phi.is_outside(labels)
+    if outside.any():
+        raise ValueError(
+            f"{name}, row {int(outside.argmax())}: loss={phi.name!r} needs {phi.domain} targets"
+        )
+    factor: np.ndarray | float = 1.0
+    if offset is not None:
+        try:
+            if of_classes:
+                raise InvalidArgumentError("an offset of classes is not for blocks: use fit")
+            known = check_offset(offset, X)
+            assert known is not None
+            labels, weights, factor = without_offset(phi, labels, weights, known)
+        except ValueError as error:
+            raise type(error)(f"{name}: {error}") from error
+    if duals is not None and np.ndim(factor):
+        duals = duals / factor
+    return BlockInput(number, X, labels, weights, duals, names, factor)
 
 
 def _check_order(name: str, labels: np.ndarray) -> None:
