@@ -107,7 +107,7 @@ def test_no_clock_time_is_stored(folder, model):
 
 CHANGES = {
     "schema": ("numpy", 'the document must be an object with "schema": "tfopt.linear_model"'),
-    "version": (3, "the document's version is 3, and 1 to 2 are known"),
+    "version": (4, "the document's version is 4, and 1 to 3 are known"),
     "tfopt": (1, ""),
     "loss": ("cosine", ""),
     "loss_parameters": ({"gamma": 1.0}, '"loss_parameters" does not fit "loss": "logistic"'),
@@ -138,7 +138,7 @@ def test_refuses_a_changed_header(folder, model):
         assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {reason}"
         lacking = {name: value for name, value in header.items() if name != key}
         np.savez("b.npz", **arrays | {"header": np.array(json.dumps(lacking))})
-        reason = {"schema": message, "version": message.replace("3,", "None,")}.get(key, missing)
+        reason = {"schema": message, "version": message.replace("4,", "None,")}.get(key, missing)
         assert complaint("b.npz") == f"b.npz: is not a model that this tfopt reads: {reason}"
 
 

@@ -77,6 +77,38 @@ def test_a_stream_has_weights(cli, rows):
         assert mean == pytest.approx(expected.progressive_loss_, rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", ["poisson", "squared"])
+def test_a_stream_has_an_offset(cli, rows, loss):
+    X, y, w, offset = rows[["a", "b", "c"]].to_numpy(), rows["y"], rows["w"], rows["o"].to_numpy()
+    expected = FTRLRegressor(loss).partial_fit(X, y, sample_weight=w, offset=offset)
+    flags = [*NUMBERS, "--solver", "ftrl", "--loss", loss, "--json", "--quiet"]
+    for more in ([], ["--on-bad-line", "skip"], ["--checkpoint-every", "1", "--resume"]):
+        result = cli("train", "data.svm", *flags, *more).json()
+        np.testing.assert_allclose(read_model("model.npz").weights, expected.coef_, rtol=1e-12)
+        mean = result["progressive_losses"][-1][1]
+        assert mean == pytest.approx(expected.progressive_loss_, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", [*LABEL, "parts"])
+def test_blocks_and_a_cluster_have_an_offset(cli, rows, folder, name):
+    """The same file with and without a cluster: of the rows of a file, or of a folder's files."""
+    flags = [*NUMBERS, *LABEL.get(name, ["--label", "y"]), "--loss", "poisson", "--quiet"]
+    if name == "parts":
+        (folder / name).mkdir()
+        for k in range(3):
+            rows[20 * k : 20 * k + 20].to_csv(f"parts/{k}.csv", index=False)
+        flags += ["--format", "csv"]
+    found = {}
+    for place in (["--blocks", "files" if name == "parts" else "3"], ["--workers", "2"]):
+        blocks = ["--blocks", "3"] if name != "parts" and "--workers" in place else []
+        assert cli("train", name, *flags, *place, *blocks).code == 0
+        found[place[0]] = (folder / "model.npz").read_bytes()
+    assert found["--blocks"] == found["--workers"]
+    X, y, w, offset = rows[["a", "b", "c"]].to_numpy(), rows["y"], rows["w"], rows["o"].to_numpy()
+    expected = LinearRegressor("poisson").fit(X, y, w, offset=offset)
+    np.testing.assert_allclose(read_model("model.npz").weights, expected.coef_, atol=1e-2)
+
+
 def test_test_rows_of_libsvm_count_once(cli, rows):
     result = cli("train", "data.svm", "--test", "data.svm", "--weight", "w", *FIT[:2], *FIT[4:])
     plain = cli("predict", "model.npz", "data.svm", "--json").json()["scores"]
@@ -108,9 +140,7 @@ def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
     ("arguments", "code", "message"),
     [
         ("train data.svm --offset o", 2, "--offset is for --loss squared or poisson"),
-        ("train data.svm --loss squared --offset o --workers 2", 2, "does not work on a cluster"),
         ("train data.svm --loss squared --offset o --test data.svm", 2, "does not go with --test"),
-        ("train data.svm --loss squared --offset o --solver ftrl", 2, "--offset works with"),
         ("train data.svm --loss squared --offset no", 1, "no: No such file or directory"),
         ("train data.csv --label y --loss squared --offset no", 1, "which --offset names"),
         ("train data.csv --label y --loss squared --offset w --weight w", 2, "one column"),

@@ -70,8 +70,8 @@ GOOD = json.loads(to_json(SDCAClassifier().fit(X, CODES)))
     ("changes", "message"),
     [
         ({"schema": "other"}, 'an object with "schema"'),
-        ({"version": 3}, "version is 3, and 1 to 2 are known"),
-        ({"version": "2"}, "version is '2', and 1 to 2 are known"),
+        ({"version": 4}, "version is 4, and 1 to 3 are known"),
+        ({"version": "2"}, "version is '2', and 1 to 3 are known"),
         ({"loss": "huge"}, 'no valid "loss"'),
         ({"loss": ["logistic"]}, 'no valid "loss"'),
         ({"loss": "squared", "link": "identity"}, "do not fit"),

@@ -115,4 +115,4 @@ def test_the_command_line_says_that_it_has_one_target(
     path = tmp_path / "model.json"
     path.write_text(to_json(SDCARegressor().fit(X, Y)))
     assert main(["inspect", str(path)]) == 1
-    assert "model.json: it has 11 targets: use tfopt.linear_model" in capsys.readouterr().err
+    assert "model.json: it predicts 11 columns: use tfopt.linear_model" in capsys.readouterr().err

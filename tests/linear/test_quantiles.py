@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
 
 from tfopt import linear_model
+from tfopt.cli import main
 from tfopt.errors import InvalidArgumentError
-from tfopt.linear_model import LinearRegressor, LinearRegressorCV, sdca_path, to_json
+from tfopt.linear_model import (
+    LinearRegressor,
+    LinearRegressorCV,
+    from_json,
+    load_model,
+    save_model,
+    sdca_path,
+    to_json,
+)
 
 random = np.random.default_rng(0)
 X = random.standard_normal((200, 4)) + 1
@@ -100,6 +112,55 @@ def test_what_is_refused_changes_nothing(options: dict[str, Any], message: str) 
     assert repr(vars(model)) == before
 
 
+@pytest.mark.filterwarnings("ignore:the quantiles of")
+@pytest.mark.parametrize("quantiles", [QUANTILES, [0.5], (0.25, 0.75)], ids=len)
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_files_have_them(
+    quantiles: Any, ending: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.DataFrame(X, columns=[*"abcd"])
+    model = LinearRegressor("quantile", quantile=np.array(quantiles), tol=1e-3).fit(frame, Y)
+    path = tmp_path / f"model.{ending}"
+    save_model(path, model)
+    again = load_model(path)
+    assert again.quantile == [*quantiles] and again.tol == 1e-3  # type: ignore[attr-defined]
+    for name in ("coef_", "intercept_", "feature_names_in_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
+    predicted = model.predict(frame, OFFSET)
+    assert predicted.shape == (200, len(quantiles))
+    np.testing.assert_array_equal(again.predict(frame, OFFSET), predicted)
+    assert again.score(frame, Y, WEIGHTS) == model.score(frame, Y, WEIGHTS)
+    save_model(tmp_path / f"again.{ending}", again)
+    assert (tmp_path / f"again.{ending}").read_bytes() == path.read_bytes()
+    assert main(["inspect", str(path)]) == 1
+    assert f"it predicts {len(quantiles)} columns: use" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss_parameters": {"quantile": [0.1, 0.5]}}, r"must have the shape \(2, 4\)"),
+        ({"loss_parameters": {"quantile": [0.5, 0.1, 0.9]}}, "several in ascending order"),
+        ({"loss_parameters": {"quantile": ["a", 0.5, 0.9]}}, 'no valid "loss_parameters"'),
+        ({"loss_parameters": {"quantile": 0.5}}, r"must have the shape \(1, 4\)"),
+        ({"loss": "huber", "loss_parameters": {"epsilon": [1.0, 2.0, 3.0]}}, "no valid"),
+        (
+            {"version": 1, "loss_parameters": None, "coefficients": [[0.0] * 4], "intercepts": [0]},
+            'no valid "loss_parameters"',
+        ),
+    ],
+)
+def test_documents_that_do_not_fit(changes: dict[str, Any], message: str) -> None:
+    document = json.loads(to_json(LinearRegressor("quantile", quantile=QUANTILES).fit(X, Y)))
+    assert document["version"] == 3 and document["loss_parameters"] == {"quantile": QUANTILES}
+    one = json.loads(to_json(LinearRegressor("quantile").fit(X, Y)))
+    assert one["version"] == 2 and one["loss_parameters"] == {"quantile": 0.5}
+    changed = {key: value for key, value in (document | changes).items() if value is not None}
+    changed |= {key: document[key] for key in document if document[key] is None}
+    with pytest.raises(InvalidArgumentError, match=message):
+        from_json(json.dumps(changed))
+
+
 def test_what_has_one_quantile_says_so() -> None:
     several = {"quantile": QUANTILES}
     message = "quantile must be a finite number above 0 and below 1"
@@ -109,7 +170,5 @@ def test_what_has_one_quantile_says_so() -> None:
         sdca_path(X, Y, "quantile", l2s=[1.0], **several)
     with pytest.raises(ValueError, match=message):
         linear_model.FTRLRegressor("quantile", **several).fit(X, Y)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="several values of quantile cannot be stored"):
-        to_json(LinearRegressor("quantile", **several).fit(X, Y))
     with pytest.raises(InvalidArgumentError, match="has one target, and y has 2 columns"):
         LinearRegressor("quantile", **several).fit(X, np.column_stack([Y, Y]))

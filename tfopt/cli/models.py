@@ -43,9 +43,9 @@ def write_model(path: str, model: StoredModel) -> None:
 def _read(path: str) -> StoredModel:
     """Read a model file; refuse what estimators have and the commands do not."""
     model = read_model(path)
-    if model.classes is None and model.weights.ndim > 1:
+    if model.has_several or (model.classes is None and model.weights.ndim > 1):
         raise CommandError(
-            f"{path}: it has {len(model.weights)} targets: use tfopt.linear_model.load_model"
+            f"{path}: it predicts {len(model.bias)} columns: use tfopt.linear_model.load_model"
         )
     return model
 

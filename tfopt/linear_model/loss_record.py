@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,6 +57,18 @@ class LossOption:
         if value is None:
             return self.default
         return check_number(self.name, value, self.low, open_end=not self.from_low, high=self.high)
+
+    def several(self, value: Any) -> tuple[float, ...] | None:
+        """Return values, if there are several; None of one; raise ValueError for others."""
+        is_one = isinstance(value, str) or not isinstance(value, (Sequence, np.ndarray))
+        if is_one or not self.may_be_several:
+            return None
+        values = tuple(self.checked(each) for each in value)
+        if not values or list(values) != sorted({*values}):
+            raise InvalidArgumentError(
+                f"{self.name} must be a number, or several in ascending order, not {value!r}"
+            )
+        return values
 
 
 class Corner(NamedTuple):

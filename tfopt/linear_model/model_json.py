@@ -44,8 +44,9 @@ __all__ = [
     "write_json",
 ]
 
-#: What the document says of itself. Version 2 added "loss_parameters" and "encoding".
-SCHEMA, VERSION = "tfopt.linear_model", 2
+#: What the document says of itself. Version 2 added "loss_parameters" and "encoding"; version 3,
+#: which only models of several quantiles have, several values of the former.
+SCHEMA, VERSION, OF_SEVERAL = "tfopt.linear_model", 2, 3
 #: The entries that are numbers, and arrays of an archive.
 ARRAYS = ("coefficients", "intercepts")
 
@@ -67,20 +68,21 @@ def to_json(model: Any, **options: Any) -> str:
     str
         An object with these entries:
 
-        - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 2, which grows when an entry is
-          added, removed or changes its meaning; documents of version 1 are read, too;
+        - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 2, or 3 of several quantiles;
+          it grows when an entry is added, removed or changes its meaning; documents of version 1
+          are read, too;
         - ``"tfopt"``: the version that has written it;
         - ``"loss"``, and ``"link"``: ``"logit"``, ``"softmax"`` (for two classes the logit),
           ``"identity"`` or ``"log"``, or null for a loss without probabilities;
         - ``"loss_parameters"``: an object with the loss's parameter, if it has one, by the name
-          that estimators give it, such as ``"gamma"``;
+          that estimators give it, such as ``"gamma"``; of several quantiles an array of them;
         - ``"classes"``: the labels in order, or null for regression; and ``"label_type"``:
           ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or null;
         - ``"feature_names"``: an array of strings, or null; ``"label_name"``: a string, or null;
         - ``"encoding"``: how the columns of a table become features; only for a table that has
           more than numbers: an object whose ``"version"`` is 1;
         - ``"zero_based"``: whether features without names are counted from 0;
-        - ``"coefficients"``: an array for each class or target, one for two classes;
+        - ``"coefficients"``: an array for each class, target or quantile, one for two classes;
         - ``"intercepts"``: a number for each of these;
         - ``"optimizer"`` and ``"settings"``: objects that say how the model was trained.
 
@@ -134,7 +136,7 @@ def document_of(model: StoredModel) -> dict[str, Any]:
     stored = {} if encoding is None else {"encoding": encoding.to_json()}
     return stored | {
         "schema": SCHEMA,
-        "version": VERSION,
+        "version": OF_SEVERAL if model.has_several else VERSION,
         "tfopt": model.tfopt_version,
         "loss": model.loss,
         "loss_parameters": model.loss_parameters,
@@ -198,6 +200,8 @@ def stored_model(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     n_problems = 1 if labels is None or len(labels) == 2 else len(labels)
     if LOSSES[loss].is_quadratic and coef.ndim == 2:
         n_problems = max(len(coef), 1)
+    for values in document.get("loss_parameters", {}).values():
+        n_problems = len(values) if isinstance(values, list) else n_problems
     n_features = len(names) if names is not None else coef.shape[-1] if coef.ndim else 0
     for name, shape in zip(ARRAYS, ((n_problems, n_features), (n_problems,)), strict=True):
         _check_array(name, arrays[name], shape)
@@ -225,9 +229,9 @@ def check_document(document: Mapping[str, Any]) -> None:
     if document.get("schema") != SCHEMA:
         raise InvalidArgumentError(f'the document must be an object with "schema": "{SCHEMA}"')
     version = document.get("version")
-    if type(version) is not int or not 1 <= version <= VERSION:
+    if type(version) is not int or not 1 <= version <= OF_SEVERAL:
         raise InvalidArgumentError(
-            f"the document's version is {version!r}, and 1 to {VERSION} are known"
+            f"the document's version is {version!r}, and 1 to {OF_SEVERAL} are known"
         )
     for name, entry in _ENTRIES.items():
         is_valid = name in document and entry.is_valid(document[name])
@@ -259,6 +263,8 @@ def _with_parameters(model: StoredModel, parameters: dict[str, Any] | None) -> S
     except ValueError as error:
         reason = f'the document has no valid "loss_parameters": {error}'
         raise InvalidArgumentError(reason) from error
+    if parameters is None and model.has_several:
+        raise InvalidArgumentError('the document has no valid "loss_parameters"')
     if parameters is not None and parameters != known:
         raise InvalidArgumentError(f'"loss_parameters" does not fit "loss": "{model.loss}"')
     return model

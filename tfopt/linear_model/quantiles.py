@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,13 @@ _STACKED = ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_")
 _LISTED = ("n_iter_", "history_", "solver_")
 
 
+def _take_names(model: Any, other: Any) -> None:
+    """Set the features of a model to those of another."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(other, name):
+            setattr(model, name, getattr(other, name))
+
+
 class QuantilesMixin:
     """A regressor whose loss may have several values of its parameter."""
 
@@ -25,16 +32,7 @@ class QuantilesMixin:
         """Return the values of the loss's parameter, if there are several; None of one."""
         loss = self._LOSSES.get(self.loss)  # an unknown one is refused elsewhere
         option = None if loss is None else loss.option
-        if option is None or not option.may_be_several:
-            return None
-        given = getattr(self, option.name)
-        if isinstance(given, str) or not isinstance(given, (Sequence, np.ndarray)):
-            return None
-        values = tuple(option.checked(value) for value in given)
-        if not values or list(values) != sorted({*values}):
-            raise InvalidArgumentError(
-                f"{option.name} must be a number, or several in ascending order, not {given!r}"
-            )
+        values: tuple[float, ...] | None = option and option.several(getattr(self, option.name))
         return values
 
     def _single(self: Any, value: float) -> Any:
@@ -68,9 +66,7 @@ class QuantilesMixin:
             setattr(self, name, [getattr(model, name)[0] for model in models])
         self.n_iter_ = np.array(self.n_iter_)
         self.__dict__.pop("feature_names_in_", None)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(models[0], name):
-                setattr(self, name, getattr(models[0], name))
+        _take_names(self, models[0])
 
     def predict(self: Any, X: Any, offset: Any = None) -> np.ndarray:
         """Return x . w + b + offset, or its exponential for "poisson", "gamma" and "tweedie".
@@ -89,6 +85,7 @@ class QuantilesMixin:
         """
         predicted: np.ndarray = super().predict(X, offset)  # type: ignore[misc]
         if self._several() is not None:
+            predicted = predicted.reshape(len(predicted), -1)
             crossed = int((np.diff(predicted, axis=1) < 0).any(axis=1).sum())
             if crossed:
                 warnings.warn(
@@ -111,5 +108,6 @@ class QuantilesMixin:
         for value, coef, bias in zip(values, self._dense_coef(), self.intercept_, strict=True):
             model = self._single(value)
             model.coef_, model.intercept_ = coef, bias
+            _take_names(model, self)
             each.extend(model._deviances(X, y, weights, offset))
         return tuple(each)

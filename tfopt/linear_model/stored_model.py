@@ -136,8 +136,8 @@ class StoredModel:
         return loss_of(self.loss, self.settings)
 
     @property
-    def loss_parameters(self) -> dict[str, float]:
-        """The parameter of the loss, by its name; of the settings, or its default.
+    def loss_parameters(self) -> dict[str, float | list[float]]:
+        """The parameter of the loss, or its values, by its name; of the settings, or its default.
 
         Raises
         ------
@@ -145,9 +145,16 @@ class StoredModel:
             If the settings have one that is out of range.
         """
         option = LOSSES[self.loss].option
-        return (
-            {} if option is None else {option.name: option.checked(self.settings.get(option.name))}
-        )
+        if option is None:
+            return {}
+        given = self.settings.get(option.name)
+        several = option.several(given)
+        return {option.name: option.checked(given) if several is None else list(several)}
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it has coefficients for each of several values of the loss's parameter."""
+        return any(isinstance(value, list) for value in self.loss_parameters.values())
 
 
 def stored_model_of(estimator: Any) -> StoredModel:
@@ -174,12 +181,6 @@ def stored_model_of(estimator: Any) -> StoredModel:
             "has a coefficient for each column of X, and not how names are hashed; pickle the "
             "estimator instead"
         )
-    option = LOSSES[estimator.loss].option
-    if option is not None and np.ndim(getattr(estimator, option.name, 0)) > 0:
-        raise InvalidArgumentError(
-            f"a model of several values of {option.name} cannot be stored: a file has one; pickle "
-            "the estimator instead, or store a model of each"
-        )
     # in C order, so that equal models give equal files
     weights = np.atleast_2d(np.array(estimator._dense_coef(), dtype=np.float64, order="C"))
     bias = np.array(estimator.intercept_, dtype=np.float64).reshape(-1)
@@ -203,6 +204,9 @@ def stored_model_of(estimator: Any) -> StoredModel:
     parameters = estimator.get_params()
     # of a choice between penalties, those of the model
     parameters |= {name: getattr(estimator, f"{name}_", parameters[name]) for name in ("l1", "l2")}
+    settings, option = _plain(parameters), LOSSES[estimator.loss].option
+    if option is not None and (several := option.several(parameters.get(option.name))):
+        settings[option.name] = list(several)
     return StoredModel(
         weights=weights[0] if len(weights) == 1 else weights,
         bias=bias,
@@ -210,7 +214,7 @@ def stored_model_of(estimator: Any) -> StoredModel:
         classes=classes,
         zero_based=True,
         optimizer={"name": type(estimator).__name__},
-        settings=_plain(parameters),
+        settings=settings,
         columns=Columns(features, None, class_names, encoding),
     )
 
@@ -241,6 +245,8 @@ def _parameters_of(model: StoredModel, kind: type[SDCAEstimator]) -> dict[str, A
     if model.optimizer.get("name") in _SAME_PARAMETERS:
         names = kind._get_param_names()
     settings = _plain(model.settings) | {"loss": model.loss}
+    if model.has_several:
+        settings |= model.loss_parameters
     # the command line stores None for parameters that are not given
     return {
         name: value
@@ -255,7 +261,9 @@ def estimator_of(model: StoredModel) -> SDCAClassifier | SDCARegressor:
     if model.labels is None:
         estimator = SDCARegressor(**_parameters_of(model, SDCARegressor))
         estimator.coef_, estimator.intercept_ = model.weights, model.bias
-        if model.weights.ndim == 1:
+        if model.has_several:
+            estimator.coef_ = np.atleast_2d(model.weights)
+        elif model.weights.ndim == 1:
             estimator.intercept_ = float(model.bias[0])
     else:
         estimator = SDCAClassifier(**_parameters_of(model, SDCAClassifier))
