@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import signal
+import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -102,6 +103,91 @@ def test_options_of_losses_and_weights_of_classes(cli, data, flags, kind, option
     np.testing.assert_array_equal(load_model("model.npz").coef_, expected.coef_)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("skip", [[], ["--on-bad-line", "skip"]])
+def test_balanced_classes_are_so_over_all_rows(cli, folder, classes, weighted, skip):
+    path = write(folder / "data.svm", classes)
+    read, weights = read_libsvm(path), np.ones(60)
+    flags = [*FLAGS, *skip, "--class-weight", "balanced"]
+    if weighted:
+        weights = np.arange(60) % 4 / 2
+        (folder / "w").write_text("".join(f"{weight}\n" for weight in weights))
+        flags += ["--weight", "w"]
+    assert cli("train", path, *flags).code == 0
+    totals = np.bincount(read.y.astype(int), weights)
+    factors = weights.sum() / classes / totals
+    expected, start = FTRLClassifier(batch_size=8, class_weight=dict(enumerate(factors))), 0
+    for _ in range(3):
+        start = 0
+        for block in iter_libsvm(path, n_features=10, zero_based=False, block_size=SMALL):
+            rows, start = slice(start, start + block.y.size), start + block.y.size
+            given = {"sample_weight": weights[rows], "classes": np.arange(float(classes))}
+            expected.partial_fit(block.X, block.y, **given)
+    np.testing.assert_allclose(load_model("model.npz").coef_, expected.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("form", ["svm", "csv", "parquet"])
+@pytest.mark.parametrize("flags", [[], ["--checkpoint-every", "2"]])
+def test_the_files_of_a_folder_are_one_stream(cli, folder, form, flags):
+    """Row by row, for batches end where blocks do."""
+    random = np.random.default_rng(1)
+    frame = pd.DataFrame(random.standard_normal((40, 3)).round(3), columns=["a", "b", "c"])
+    frame["kind"] = np.where(np.arange(40) < 12, "x", random.choice([*"uvx"], 40))
+    frame["y"] = np.where(np.arange(40) < 12, "no", random.choice(["no", "yes"], 40))
+    (folder / "parts").mkdir()
+    ends = [0, 12, 24, 40]
+    for k in range(3):
+        part = frame[ends[k] : ends[k + 1]]
+        if form == "svm":
+            lines = [
+                f"{int(row.y == 'yes')} {k + 1}:{row.a} 9:{row.b}\n" for row in part.itertuples()
+            ]
+            (folder / "parts" / f"{k}.svm").write_text("".join(lines))
+        elif form == "csv":
+            part.to_csv(f"parts/{k}.csv", index=False)
+        else:
+            part.to_parquet(f"parts/{k}.parquet", index=False)
+    if form == "svm":
+        names = [folder / "parts" / f"{k}.svm" for k in range(3)]
+        (folder / "all.svm").write_text("".join(name.read_text() for name in names))
+    else:
+        getattr(frame, f"to_{form}")(f"all.{form}", index=False)
+    more = [] if form == "svm" else ["--format", form, "--label", "y"]
+    more += ["--solver", "ftrl", "--batch-size", "1", "--epochs", "2", "--json", "--quiet", *flags]
+    more += ["--class-weight", "balanced"]
+    found = [cli("train", name, *more, "--model", "m.json").json() for name in (
+        "parts", f"all.{form}"
+    )]  # fmt: skip
+    assert found[0]["classes"] == found[1]["classes"] and found[0]["rows"] == found[1]["rows"]
+    cli("train", "parts", *more, "--model", "parts.npz")
+    cli("train", f"all.{form}", *more, "--model", "all.npz")
+    one, all_of_it = load_model("parts.npz"), load_model("all.npz")
+    np.testing.assert_allclose(one.coef_, all_of_it.coef_, rtol=1e-9)
+    if form == "csv":
+        frame[["b", "a", "c", "kind", "y"]].to_csv("parts/9.csv", index=False)
+        outcome = cli("train", "parts", *more)
+        assert outcome.err == "parts/9.csv: has other columns than parts/0.csv\n"
+
+
+@pytest.mark.parametrize("epochs", ["1", "3"])
+def test_standard_input_is_a_stream(shell, cli, folder, data, epochs):
+    flags = ["--solver", "ftrl", "--epochs", epochs, "--quiet"]
+    assert cli("train", data, *flags).code == 0
+    expected = (folder / "model.npz").read_bytes()
+    (folder / "model.npz").unlink()
+    before = {*Path(tempfile.gettempdir()).glob("tfopt-*")}
+    with open(data, "rb") as stream:
+        done = shell("tfopt", "train", "-", *flags, "--checkpoint-every", "2", stdin=stream)
+    assert (done.code, done.err) == (0, "")
+    assert (folder / "model.npz").read_bytes() == expected
+    (folder / "bad.svm").write_text("1 1:1\n0 2:x\n")
+    with open(folder / "bad.svm", "rb") as stream:
+        done = shell("tfopt", "train", "-", *flags, stdin=stream)
+    assert done.code == 1 and done.err.startswith("<stdin>:2:5: ")
+    assert {*Path(tempfile.gettempdir()).glob("tfopt-*")} <= before
+
+
 def test_the_progressive_loss_is_of_rows_that_are_not_yet_learned(cli, data):
     flags = ["--solver", "ftrl", "--batch-size", "1", "--quiet", "--json"]
     ((rows, mean),) = cli("train", data, *flags).json()["progressive_losses"][-1:]
@@ -193,13 +279,12 @@ def test_a_bad_line_of_any_block(cli, data, folder, line):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["-"], 1, "<stdin>: --solver ftrl reads its data more than once: name a file\n"),
-        (["."], 1, ".: is a folder, and --solver ftrl reads a file\n"),
+        ([".", "--weight", "two.svm"], 1, ".: is a folder, whose rows have no files of numbers"),
+        (["."], 1, "./none.svm: no data rows\n"),
         (["one.svm"], 1, "one.svm: logistic loss needs two classes or more, the labels have 1: 1"),
         (["none.svm"], 1, "none.svm: no data rows\n"),
         (["two.svm", "--loss", "poisson"], 1, "two.svm: loss='poisson' needs non-negative"),
         (["two.svm", "--class-weight", "2=1"], 1, "two.svm: has no label 2, which --class-weight"),
-        (["two.svm", "--class-weight", "balanced"], 2, "--class-weight balanced needs all rows"),
         (["two.svm", "--tol", "1"], 2, "--tol works with --solver auto or sdca or"),
         (["two.svm", "--plot", "x.png"], 2, "--plot works with --solver auto"),
         (["two.svm", "--workers", "2"], 2, "--workers works with --solver auto alone"),

@@ -314,9 +314,17 @@ def test_a_survey_is_what_is_read(lines: list[str], first: int) -> None:
             assert found is None
             continue
         assert found is not None
-        np.testing.assert_array_equal(found.labels, np.unique(read.y))
+        counts = np.unique(read.y, return_counts=True)
+        assert found.labels == dict(zip(*counts, strict=True))
+        weights = np.arange(read.y.size) / 2
+        weighed = module.survey_libsvm(io.BytesIO(text), zero_based=zero_based, weights=weights)
+        assert weighed is not None and weighed.labels == {
+            label: weights[read.y == label].sum() for label in counts[0]
+        }
+        few = module.survey_libsvm(io.BytesIO(text), zero_based=zero_based, weights=weights[1:])
+        assert (few is None) == (read.y.size > 0)
         assert found.n_rows == read.y.size
         assert found[2:] == (read.X.nnz, read.X.shape[1], read.zero_based)
         numbers = module.survey_libsvm(io.BytesIO(text), zero_based=zero_based, has_classes=False)
-        assert numbers is not None and numbers.labels.size == 0
+        assert numbers is not None and not numbers.labels
         assert (numbers.n_rows, *numbers[2:]) == (found.n_rows, *found[2:])

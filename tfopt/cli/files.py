@@ -12,8 +12,10 @@ import io
 import json
 import math
 import os
+import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -21,6 +23,7 @@ from typing import Any, BinaryIO, NoReturn
 from tfopt.core.atomic_write import replacing
 from tfopt.core.hidden_files import is_hidden, shown_files
 from tfopt.errors import FileFormatError
+from tfopt.io.streams import open_binary
 from tfopt.printable import printable
 
 #: The version of the JSON that commands print: it grows when a key changes its meaning or goes.
@@ -103,6 +106,11 @@ def file_of(path: str) -> File:
     return File(path, "<stdin>" if path == "-" else path)
 
 
+def sources_of(path: str) -> list[File]:
+    """Return the file that a user names, or the files of a folder."""
+    return files_in(path) if is_folder(path) else [file_of(path)]
+
+
 def is_folder(path: str) -> bool:
     """Return whether a path or URL is a folder."""
     if not _is_url(path):
@@ -128,6 +136,19 @@ def files_in(folder: str) -> list[File]:
         raise CommandError(f"{folder}: there are no files in this folder")
     name = folder.rstrip("/")
     return [File(shown[inside], f"{name}/{inside}") for inside in sorted(shown)]
+
+
+@contextlib.contextmanager
+def kept_input(files: list[File]) -> Iterator[list[File]]:
+    """Yield files that can be read again: standard input is copied to a temporary one."""
+    if files[0].path != "-":
+        yield files
+        return
+    with tempfile.NamedTemporaryFile(prefix="tfopt-") as copy:
+        with open_binary("-") as stream:
+            shutil.copyfileobj(stream, copy, 2**20)
+        copy.flush()
+        yield [File(copy.name, files[0].name)]
 
 
 def _is_url(path: str) -> bool:

@@ -362,8 +362,6 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
     is_stream = arguments.solver in STREAMS
     if is_stream and arguments.loss not in STREAM_LOSSES:
         parser.error(f"--loss {arguments.loss} does not work with --solver {arguments.solver}")
-    if is_stream and arguments.class_weight == "balanced":
-        parser.error("--class-weight balanced needs all rows: with --solver ftrl name LABEL=W,...")
     given = [name for name in ("checkpoint_every", "resume", "checkpoint") if vars(arguments)[name]]
     ending = ".checkpoint.npz" if is_stream else ".checkpoint"
     path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}{ending}"

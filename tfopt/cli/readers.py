@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from tfopt import io
 from tfopt.cli.data import Data, Layout
-from tfopt.cli.files import CommandError, File, file_of, files_in, is_folder
-from tfopt.cli.read_options import ReadOptions
+from tfopt.cli.files import CommandError, File, file_of, is_folder, sources_of
+from tfopt.cli.read_options import Base, ReadOptions
 from tfopt.cli.row_numbers import RowNumbers, read_numbers
 from tfopt.cli.rows import Blocks, Place, Rows, Summary
 from tfopt.errors import FileFormatError, InvalidArgumentError
-from tfopt.io.libsvm import Survey, survey_libsvm
+from tfopt.io.libsvm import Survey, add_labels, survey_libsvm
 from tfopt.linear_model.encoding import Encoding, make_encoding
 from tfopt.linear_model.stored_model import Columns
 from tfopt.linear_model.table_facts import Facts, Table, distinct_values, facts_of
@@ -86,9 +86,9 @@ def _read(file: File, options: ReadOptions, like: Layout | None) -> Data:
     return data
 
 
-def read_blocks(path: str, options: ReadOptions, like: Layout) -> Iterator[Data]:
+def read_blocks(file: str | File, options: ReadOptions, like: Layout) -> Iterator[Data]:
     """Read a file block by block, at least one, so that it need not fit in memory."""
-    file, empty = file_of(path), True
+    file, empty = file_of(file) if isinstance(file, str) else file, True
     for data in _blocks(file, options, like):
         empty = False
         yield data
@@ -120,38 +120,49 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
 
 @dataclasses.dataclass(frozen=True)
 class Surveyed:
-    """What is known of a file that is to be read block by block.
+    """What is known of files that are to be read block by block.
 
     Attributes
     ----------
-    name : str
     n_rows, n_features : int
     total_weight : float
-    labels : ndarray
-        The distinct ones, if they are of classes.
+    labels : dict of float to float
+        The distinct ones, if they are of classes, with the sums of their rows' weights.
     layout : Layout
     """
 
-    name: str
     n_rows: int
     n_features: int
     total_weight: float
-    labels: np.ndarray
+    labels: dict[float, float]
     layout: Layout
 
 
-def survey(path: str, options: ReadOptions) -> Surveyed:
-    """Read a file once, for what must be known before its first row is used.
+def survey(files: list[File], options: ReadOptions) -> Surveyed:
+    """Read files once, for what must be known before the first row is used.
 
     In LIBSVM files a malformed value is found when its block is read.
     """
-    file = file_of(path)
-    if options.format_of(path) != "libsvm":
+    if options.format_of(files[0].path) != "libsvm":
         from tfopt.cli.table_survey import survey_table  # loaded if needed only
 
-        columns, labels, n_rows, weight = survey_table(file, options)
+        columns, labels, n_rows, weight = survey_table(files, options)
         n_features = len(columns.features or ())
-        return Surveyed(file.name, n_rows, n_features, weight, labels, Layout(True, columns))
+        return Surveyed(n_rows, n_features, weight, labels, Layout(True, columns))
+    weights = None if options.weight is None else read_numbers(options.weight, 0.0)
+    found, of_labels = [_surveyed(file, options, weights) for file in files], dict[float, float]()
+    for each in found:
+        add_labels(of_labels, np.array([*each.labels]), np.array([*each.labels.values()]))
+    base, n_features = _common_base(found, options.zero_based)
+    n_rows = sum(each.n_rows for each in found)
+    total = float(n_rows if weights is None else weights.sum())
+    if not 0 < total < np.inf:
+        raise CommandError(f"{options.weight}: the weights have the sum {total:g}")
+    return Surveyed(n_rows, n_features, total, of_labels, Layout(base, None))
+
+
+def _surveyed(file: File, options: ReadOptions, weights: np.ndarray | None) -> Survey:
+    """Return what the rows of a LIBSVM file have in common."""
     found = None
     if options.on_bad_line == "error":
         with _errors_of(file, options), file.opened() as source:
@@ -160,34 +171,36 @@ def survey(path: str, options: ReadOptions) -> Surveyed:
                 zero_based=options.zero_based,
                 max_index=MAX_INDEX,
                 has_classes=options.has_classes,
+                weights=weights,
             )
     if found is None:  # the reader tells what is malformed, or leaves it out
         found = _surveyed_by_reading(file, options)
     if not found.n_rows:
         raise CommandError(f"{file.name}: no data rows")
-    layout = Layout(found.zero_based, None)
-    total = float(found.n_rows)
-    if options.weight is not None:
-        total = float(read_numbers(options.weight, 0.0).sum())
-        if not 0 < total < np.inf:
-            raise CommandError(f"{options.weight}: the weights have the sum {total:g}")
-    known = found.n_rows, found.n_features, total
-    return Surveyed(file.name, *known, found.labels, layout)
+    return found
 
 
 def _surveyed_by_reading(file: File, options: ReadOptions) -> Survey:
-    """Return what the rows of a LIBSVM file have in common."""
-    labels, n_rows, n_values, least, largest = np.empty(0), 0, 0, MAX_INDEX, -1
+    labels: dict[float, float] = {}
+    n_rows, n_values, least, largest = 0, 0, MAX_INDEX, -1
     may_be_zero = options.zero_based is not False
     for data in _blocks(file, options, Layout(may_be_zero, None)):
         if options.has_classes:
-            labels = np.union1d(labels, data.labels)
+            add_labels(labels, data.labels, data.weights)
         n_rows, n_values = n_rows + data.labels.size, n_values + data.features.nnz
         if data.features.nnz:
             indices = data.features.indices + (not may_be_zero)
             least, largest = min(least, indices.min()), max(largest, indices.max())
     base = (least == 0 or not n_values) if options.zero_based == "auto" else options.zero_based
     return Survey(n_rows, labels, n_values, max(int(largest) + base, 1), bool(base))
+
+
+def _common_base(found: Sequence[Survey | Summary], base: Base) -> tuple[bool, int]:
+    """Return whether the features of all files count from 0, and how many there are then."""
+    if base == "auto":  # files without features do not matter
+        saying = [each.zero_based for each in found if each.n_values]
+        base = any(saying) or not saying
+    return base, max(each.n_features + base - each.zero_based for each in found)
 
 
 @contextlib.contextmanager
@@ -228,7 +241,7 @@ def read_rows(path: str, options: ReadOptions, place: Place, like: Layout | None
         If there is no file, or one is refused.
     """
     if is_folder(path):
-        return _rows_of_files(path, files_in(path), options, place, like)
+        return _rows_of_files(path, sources_of(path), options, place, like)
     return rows_of(read_data(path, options, like))
 
 
@@ -247,11 +260,9 @@ def _rows_of_files(
     summaries = loaded.map(_distinct, options.has_classes)
     n_skipped = sum(summary.n_skipped for summary in summaries)
     columns, labels = _common_columns(files, summaries)
-    base = options.zero_based if like is None else like.zero_based
-    if base == "auto":  # files without features do not matter
-        saying = [summary.zero_based for summary in summaries if summary.n_values]
-        base = any(saying) or not saying
-    n_features = max(summary.n_features + base - summary.zero_based for summary in summaries)
+    base, n_features = _common_base(
+        summaries, options.zero_based if like is None else like.zero_based
+    )
     encoding = None
     if columns is not None and like is None:
         facts = [each.facts for each in summaries]

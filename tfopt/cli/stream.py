@@ -1,10 +1,11 @@
-"""`tfopt train --solver ftrl`: rows are learned as they are read, pass after pass over a file."""
+"""`tfopt train --solver ftrl`: rows are learned as they are read, pass after pass over files."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ import numpy as np
 from tfopt import checkpoints, linear_model
 from tfopt.cli.checkpoints import check_origin, run_origin
 from tfopt.cli.data import Data, Layout, class_weights, find_classes, labels_of, targets
-from tfopt.cli.files import CommandError, file_of, note
+from tfopt.cli.files import CommandError, File, file_of, kept_input, note, sources_of
 from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_blocks, survey
@@ -24,6 +25,7 @@ from tfopt.cli.report import Progress, Result, note_model_size
 from tfopt.cli.settings import CheckpointFlags, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.io.streams import open_binary
+from tfopt.linear_model.class_weights import class_factors
 from tfopt.linear_model.stored_model import Columns, StoredModel
 
 _FORMAT = "tfopt stream"
@@ -44,25 +46,43 @@ class _Position:
 def fit(
     path: str, reading: ReadOptions, settings: Settings, files: CheckpointFlags
 ) -> tuple[Result, Layout]:
-    """Learn from the rows of a file in their order; return the model, and how features count.
+    """Learn from rows in their order; return the model, and how features count.
 
-    `files` says where to save the run, and whether to resume.
+    Of a folder its files are read one after the other, sorted by name. `files` says where to save
+    the run, and whether to resume.
     """
-    if path == "-":
-        raise CommandError("<stdin>: --solver ftrl reads its data more than once: name a file")
-    known = survey(path, reading)
+    with kept_input(sources_of(path)) as sources:
+        name = sources[0].name if len(sources) == 1 else path
+        return _fit(name, sources, reading, settings, files, reading.beside(path))
+
+
+def _fit(
+    name: str,
+    sources: list[File],
+    reading: ReadOptions,
+    settings: Settings,
+    files: CheckpointFlags,
+    beside: list[str],
+) -> tuple[Result, Layout]:
+    known = survey(sources, reading)
     classes = None
     if settings.loss in CLASSIFICATION:
-        classes = find_classes(known.name, known.labels, settings.loss)
+        classes = find_classes(name, np.array([*known.labels]), settings.loss)
     n_features = settings.hash or known.n_features
     note_model_size(n_features, files.quiet)
     model = _estimator(settings, known.total_weight)
     if settings.class_weight is not None:
-        labels = labels_of(classes, known.layout.columns)
-        model.class_weight = class_weights(known.name, settings.class_weight, labels)
+        factors = class_weights(
+            name, settings.class_weight, labels_of(classes, known.layout.columns)
+        )
+        if factors == "balanced":  # which an estimator does not know of a stream
+            sums = np.array([known.labels[label] for label in sorted(known.labels)])
+            each = class_factors(factors, np.arange(sums.size), sums)
+            assert each is not None
+            factors = {float(k): factor for k, factor in enumerate(each.tolist())}
+        model.class_weight = factors
     at = _Position()
-    beside = reading.beside(path)
-    saved = _Saved(path, beside, settings, files) if files.wanted else None
+    saved = _Saved([*sources, *map(file_of, beside)], settings, files) if files.wanted else None
     if files.resume and saved and not saved.resume(model, at) and not files.quiet:
         note(f"{files.path}: not there, so training begins anew")
     layout = known.layout
@@ -72,7 +92,7 @@ def fit(
         _deferred_interrupts(saved is not None) as interrupts,
     ):
         progress.advance(at.rows)
-        for data in _blocks(path, reading, settings, layout, at):
+        for data in _blocks(sources, reading, settings, layout, at):
             started = time.perf_counter()
             learned = data.labels.size
             _learn(model, data.features_for(n_features, settings.hash is not None), data, classes)
@@ -111,11 +131,16 @@ def _estimator(settings: Settings, total_weight: float) -> Any:
 
 
 def _blocks(
-    path: str, reading: ReadOptions, settings: Settings, layout: Layout, at: _Position
+    sources: list[File],
+    reading: ReadOptions,
+    settings: Settings,
+    layout: Layout,
+    at: _Position,
 ) -> Iterator[Data]:
     """Yield the blocks of all passes from a position on, which is moved after each."""
     while at.passes < settings.epochs:
-        for number, data in enumerate(read_blocks(path, reading, layout)):
+        each = (read_blocks(file, reading, layout) for file in sources)
+        for number, data in enumerate(itertools.chain.from_iterable(each)):
             if number < at.blocks:  # it was learned before the run was stopped
                 continue
             at.blocks, at.n_skipped = number + 1, at.n_skipped + data.n_skipped
@@ -148,13 +173,11 @@ def _tell(progress: Progress, model: Any, at: _Position, n_rows: int) -> None:
 class _Saved:
     """The file that a run is saved in, and taken up from."""
 
-    def __init__(
-        self, path: str, beside: list[str], settings: Settings, files: CheckpointFlags
-    ) -> None:
+    def __init__(self, inputs: list[File], settings: Settings, files: CheckpointFlags) -> None:
         self._path = files.path
         content = hashlib.sha256()
-        for each in (path, *beside):
-            with file_of(each).opened() as source, open_binary(source) as stream:
+        for file in inputs:
+            with file.opened() as source, open_binary(source) as stream:
                 while piece := stream.read(2**20):
                     content.update(piece)
         self._origin = run_origin(settings, {"train": content.hexdigest()})

@@ -15,6 +15,7 @@ from tfopt.cli.files import CommandError, File
 from tfopt.cli.gathered import Gathered
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.tables import as_table, errors_of, label_names, mixed_columns, opened, wanted_columns
+from tfopt.io.libsvm import add_labels
 from tfopt.linear_model.encoding import make_encoding
 from tfopt.linear_model.stored_model import Columns
 from tfopt.linear_model.table_facts import Facts, Kind, distinct_values, facts_of
@@ -29,7 +30,7 @@ class _Found:
     facts: tuple[Facts, ...] = ()
     rows: int = 0
     weight: float = 0.0
-    labels: np.ndarray = dataclasses.field(default_factory=lambda: np.empty(0))
+    labels: dict[float, float] = dataclasses.field(default_factory=dict)
 
     def add(self, gathered: Gathered, options: ReadOptions) -> None:
         facts = facts_of(gathered.table(), options.scale)
@@ -40,63 +41,76 @@ class _Found:
         self.rows += labels.size
         self.weight += labels.size if weights is None else float(weights.sum())
         if options.has_classes:
-            self.labels = np.union1d(self.labels, labels)
+            add_labels(self.labels, labels, weights)
 
 
-def survey_table(file: File, options: ReadOptions) -> tuple[Columns, np.ndarray, int, float]:
-    """Return the columns of a table, its classes, how many rows it has, and what they weigh.
+def survey_table(
+    files: list[File], options: ReadOptions
+) -> tuple[Columns, dict[float, float], int, float]:
+    """Return the columns of tables, the weights of classes, how many rows, and what they weigh.
 
-    The table is read once, and again if it has missing numbers, or columns whose first rows tell
-    too little of them.
+    The tables are read once, and again if they have missing numbers, or columns whose first rows
+    tell too little of them.
     """
+    first = files[0]
     if options.label is None:
-        raise CommandError(f"{file.name}: is a table: name the column of the labels with --label")
-    file = as_table(file, options)
+        raise CommandError(f"{first.name}: is a table: name the column of the labels with --label")
+    files = [as_table(file, options) for file in files]
     kinds: dict[int, Kind] = {}
-    with errors_of(file):
-        while True:
-            found = _Found()
-            gathered = _read(file, options, kinds, functools.partial(found.add, options=options))
-            changed = mixed_columns(file, gathered) or gathered.changed(found.facts)
-            if not changed:
-                break
-            kinds |= changed
+    while True:
+        found = _Found()
+        gathered = _read(files, options, kinds, functools.partial(found.add, options=options))
+        changed = mixed_columns(first, gathered) or gathered.changed(found.facts)
+        if not changed:
+            break
+        kinds |= changed
 
-        def values_of(columns: list[int]) -> list[Any]:
-            values: list[Any] = []
-            _read(
-                file,
-                options,
-                kinds,
-                lambda each: values.append(distinct_values(each.table(), columns)),
-            )
-            return values
+    def values_of(columns: list[int]) -> list[Any]:
+        values: list[Any] = []
+        _read(files, options, kinds, lambda it: values.append(distinct_values(it.table(), columns)))
+        return values
 
-        scale, missing = options.scale, options.missing
+    scale, missing = options.scale, options.missing
+    with errors_of(first):
         made = make_encoding([found.facts], values_of, scale=scale, missing=missing)
-    if not found.rows:
-        raise CommandError(f"{file.name}: no data rows")
     if not 0 < found.weight < math.inf:
-        raise CommandError(f"{file.name}: the weights have the sum {found.weight:g}")
+        raise CommandError(f"{first.name}: the weights have the sum {found.weight:g}")
     labels, classes, levels = found.labels, None, gathered.other("label")[1]
     if levels is not None:
-        texts = [levels[int(code)] for code in labels.tolist()]
-        labels = np.unique(numbers_in(texts))
-        if not gathered.labels_may_be_numbers or np.isnan(labels).any():
-            classes = tuple(sorted({*label_names(texts)}))
-            labels = np.arange(len(classes), dtype=np.float64)
+        texts = [levels[int(code)] for code in labels]
+        numbers = numbers_in(texts)
+        if not gathered.labels_may_be_numbers or np.isnan(numbers).any():
+            names = label_names(texts)
+            classes = tuple(sorted({*names}))
+            numbers = np.array([classes.index(name) for name in names], np.float64)
+        weights, labels = np.array([*labels.values()]), {}
+        add_labels(labels, numbers, weights)
     columns = Columns(None, options.label, classes).with_encoding(made)
     return columns, labels, found.rows, found.weight
 
 
 def _read(
-    file: File, options: ReadOptions, kinds: dict[int, Kind], use: Callable[[Gathered], object]
+    files: list[File],
+    options: ReadOptions,
+    kinds: dict[int, Kind],
+    use: Callable[[Gathered], object],
 ) -> Gathered:
-    """Read the pieces of a table, and use each."""
-    with opened(file, options, None) as (names, _, pieces):
-        gathered = Gathered(wanted_columns(file, names, options, None, True), kinds)
-        for piece in pieces(*gathered.places):
-            gathered.add(file, piece, options.on_bad_line)
-            use(gathered)
-            gathered.clear()
+    """Read the pieces of tables with the same columns, and use each."""
+    gathered, columns = None, list[str]()
+    for file in files:
+        n_rows = 0
+        with errors_of(file), opened(file, options, None) as (names, _, pieces):
+            if gathered is None:
+                columns = names
+                gathered = Gathered(wanted_columns(file, names, options, None, True), kinds)
+            elif names != columns:
+                raise CommandError(f"{file.name}: has other columns than {files[0].name}")
+            for piece in pieces(*gathered.places):
+                gathered.add(file, piece, options.on_bad_line)
+                n_rows += len(piece.numbers)
+                use(gathered)
+                gathered.clear()
+        if not n_rows:
+            raise CommandError(f"{file.name}: no data rows")
+    assert gathered is not None
     return gathered

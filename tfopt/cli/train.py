@@ -36,8 +36,6 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.data}: is a folder, whose rows have no files of numbers")
     inputs += beside
     is_stream = settings.solver in STREAMS
-    if is_stream and is_folder(arguments.data):
-        raise CommandError(f"{arguments.data}: is a folder, and --solver ftrl reads a file")
     saved = files.path if is_stream and files.wanted else None
     for path in filter(None, (arguments.model, arguments.plot, saved)):
         check_writable(path, *inputs)

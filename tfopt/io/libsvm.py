@@ -204,8 +204,8 @@ class Survey(NamedTuple):
     Attributes
     ----------
     n_rows : int
-    labels : ndarray of float64
-        The distinct ones, in ascending order, if they are of classes; otherwise none.
+    labels : dict of float to float
+        The distinct ones, if they are of classes, with the sums of their rows' weights.
     n_values : int
     n_features : int
         As many as the largest index needs, at least one.
@@ -213,10 +213,18 @@ class Survey(NamedTuple):
     """
 
     n_rows: int
-    labels: np.ndarray
+    labels: dict[float, float]
     n_values: int
     n_features: int
     zero_based: bool
+
+
+def add_labels(totals: dict[Any, float], labels: np.ndarray, weights: np.ndarray | None) -> None:
+    """Add the weights of rows, by default 1, to the sums of their labels."""
+    distinct, codes = np.unique(labels, return_inverse=True)
+    sums = np.bincount(codes, weights, minlength=distinct.size)
+    for label, weight in zip(distinct, sums.tolist(), strict=True):
+        totals[label] = totals.get(label, 0.0) + weight
 
 
 def survey_libsvm(
@@ -225,21 +233,27 @@ def survey_libsvm(
     zero_based: bool | Literal["auto"] = "auto",
     max_index: int = MAX_INDEX,
     has_classes: bool = True,
+    weights: np.ndarray | None = None,
 ) -> Survey | None:
     """Return what `read_libsvm` would find, at the speed of memory: values are not read.
 
     None if a line is malformed; but its values, and its indices between the first and the last, may
-    be so unnoticed.
+    be so unnoticed. None, too, if there are fewer weights than rows.
     """
-    labels, n_rows, n_values, least, largest = np.empty(0), 0, 0, max_index, -1
+    labels: dict[float, float] = {}
+    n_rows, n_values, least, largest = 0, 0, max_index, -1
     with open_binary(source) as stream:
         for text in _Texts(stream, name_of(source), BLOCK):
             found = survey(text, max_index)
             if found is None:
                 return None
+            n = found[0].size
+            of_rows = None if weights is None else weights[n_rows : n_rows + n]
+            if of_rows is not None and of_rows.size < n:
+                return None
             if has_classes:
-                labels = np.union1d(labels, found[0])
-            n_rows += found[0].size
+                add_labels(labels, found[0], of_rows)
+            n_rows += n
             n_values += found[1]
             least, largest = min(least, found[2]), max(largest, found[3])
     counted_from_0 = least == 0 or not n_values if zero_based == "auto" else zero_based

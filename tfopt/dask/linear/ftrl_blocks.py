@@ -13,6 +13,7 @@ import numpy as np
 from dask.utils import parse_bytes
 
 from tfopt.dask.cluster import gathered
+from tfopt.io.libsvm import add_labels
 from tfopt.linear_model.validation import checked_sparse
 
 __all__ = ["epoch", "label_totals", "load_block", "summarize_labels"]
@@ -64,9 +65,9 @@ def summarize_labels(block: tuple[Any, ...], of_classes: bool) -> tuple[int, dic
     _, y, weight, _ = block
     if not of_classes:
         return len(y), {}
-    labels, codes = np.unique(y, return_inverse=True)
-    sums = np.bincount(codes, weight, minlength=labels.size)
-    return len(y), dict(zip(labels, sums.tolist(), strict=True))
+    totals: dict[Any, float] = {}
+    add_labels(totals, y, weight)
+    return len(y), totals
 
 
 def label_totals(sums: list[dict[Any, float]]) -> tuple[np.ndarray, np.ndarray]:
