@@ -172,7 +172,7 @@ def test_the_files_of_a_folder_are_one_stream(cli, folder, form, flags):
 
 @pytest.mark.parametrize("epochs", ["1", "3"])
 def test_standard_input_is_a_stream(shell, cli, folder, data, epochs):
-    flags = ["--solver", "ftrl", "--epochs", epochs, "--quiet"]
+    flags = ["--solver", "ftrl", "--epochs", epochs, "--batch-size", "1", "--quiet"]
     assert cli("train", data, *flags).code == 0
     expected = (folder / "model.npz").read_bytes()
     (folder / "model.npz").unlink()

@@ -25,8 +25,8 @@ from tfopt.cli.report import Progress, Result, note_model_size
 from tfopt.cli.settings import CheckpointFlags, Settings
 from tfopt.errors import InvalidArgumentError
 from tfopt.io.streams import open_binary
-from tfopt.linear_model.class_weights import class_factors
 from tfopt.linear_model.stored_model import Columns, StoredModel
+from tfopt.linear_model.validation import class_factors
 
 _FORMAT = "tfopt stream"
 
