@@ -184,7 +184,7 @@ def test_standard_input_is_a_stream(shell, cli, folder, data, epochs):
     (folder / "bad.svm").write_text("1 1:1\n0 2:x\n")
     with open(folder / "bad.svm", "rb") as stream:
         done = shell("tfopt", "train", "-", *flags, stdin=stream)
-    assert done.code == 1 and done.err.startswith("<stdin>:2:5: ")
+    assert done.code == 1 and done.err.startswith("<stdin>:2:3: ")
     assert {*Path(tempfile.gettempdir()).glob("tfopt-*")} <= before
 
 
