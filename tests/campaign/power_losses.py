@@ -69,7 +69,7 @@ def _load_model(path: Path) -> int:
 
 def _save_folder(path: Path, version: int) -> None:
     """As a fit on a cluster does: blocks under new names, then what lists them."""
-    from tfopt.dask.folder import MANIFEST, Folder
+    from tfopt.checkpoints.folder import MANIFEST, Folder
 
     folder, names = Folder(str(path)), [f"epoch-{version}.block-{k}.npz" for k in range(2)]
     folder.make()
@@ -80,7 +80,7 @@ def _save_folder(path: Path, version: int) -> None:
 
 
 def _load_folder(path: Path) -> int:
-    from tfopt.dask.folder import MANIFEST, Folder
+    from tfopt.checkpoints.folder import MANIFEST, Folder
 
     folder = Folder(str(path))
     if not folder.has(MANIFEST):

@@ -11,8 +11,8 @@ from common.dask_cluster import kill_one, processes, tasks
 from tfopt.cli import readers, train
 from tfopt.cli.files import CommandError, File, files_in, open_url
 from tfopt.dask import cluster as dask_cluster
-from tfopt.dask.linear.checkpoints import BlockFitCheckpoints
 from tfopt.dask.linear.executor import DaskExecutor
+from tfopt.linear_model._blocks.checkpoints import BlockFitCheckpoints
 from tfopt.linear_model._blocks.execution import WorkerLostError
 
 #: Too few epochs to come to the end.

@@ -91,13 +91,13 @@ def model_of(case: Case, **options: Any) -> Any:
     """Return an estimator that is far from the end after its iterations."""
     is_class = DEFINITIONS[case.loss].labels == "classes"
     kind = linear_model.SDCAClassifier if is_class else linear_model.SDCARegressor
-    return kind(case.loss, tol=1e-12, max_iter=4, **dict(case.options) | options)
+    return kind(case.loss, **{"tol": 1e-12, "max_iter": 4, **dict(case.options), **options})
 
 
-def quietly(fit: Any, *arguments: Any) -> Any:
+def quietly(fit: Any, *arguments: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return fit(*arguments)
+        return fit(*arguments, **options)
 
 
 def bits(model: Any) -> dict[str, bytes]:

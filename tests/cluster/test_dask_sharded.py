@@ -18,8 +18,8 @@ from distributed import Client
 import tfopt
 from tfopt import IndexedSlices, checkpoints
 from tfopt import optimizers as opts
+from tfopt.checkpoints.folder import MANIFEST, Folder
 from tfopt.dask import LostShardError, ShardedVariable, UniformRows
-from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.errors import CheckpointError
 
 ROWS, WIDTH = 50, 3

@@ -20,8 +20,10 @@ from distributed import Client
 from executor_cases import CASES, ROWS, alone, bits, blocks, model_of, on, quietly
 from sklearn.exceptions import ConvergenceWarning
 
+import tfopt.dask
 from tfopt import linear_model
 from tfopt.dask.linear.executor import DaskExecutor
+from tfopt.errors import CheckpointError
 from tfopt.linear_model import Executor, ProcessExecutor, ThreadExecutor, fit_blocks
 from tfopt.linear_model._blocks.input import FirstBlocks
 
@@ -80,6 +82,62 @@ def executor(request: Any) -> Iterator[Executor]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_bits_do_not_depend_on_the_executor(executor: Executor, case: Any) -> None:
     assert on(case, executor) == alone(case)
+
+
+@pytest.mark.parametrize("case", CASES[::3], ids=str)
+def test_a_fit_goes_on_from_a_checkpoint_of_any_executor(
+    executor: Executor, case: Any, tmp_path: Path
+) -> None:
+    """Saved by one executor after each epoch, taken up by another."""
+    folder, parts = str(tmp_path / "saved"), blocks(case)
+    for first, second in ((executor, ThreadExecutor(2)), (ThreadExecutor(1), executor)):
+        saved = {"checkpoint": folder, "checkpoint_every": 1}
+        quietly(fit_blocks, model_of(case, max_iter=2), parts, first, **saved)
+        told: list[dict[str, Any]] = []
+        options = {"random_state": None, "callback": told.append}
+        model = quietly(fit_blocks, model_of(case, **options), parts, second, resume=folder)
+        assert bits(model) == alone(case)
+        assert all(record["iteration"] > 1 for record in told)
+        assert len({path.name.partition(".")[0] for path in (tmp_path / "saved").iterdir()}) == 2
+
+
+def test_dask_takes_up_a_checkpoint_of_threads(tmp_path: Path) -> None:
+    case, parts = CASES[0], blocks(CASES[0])
+    saved = {"checkpoint": str(tmp_path), "checkpoint_every": 1}
+    quietly(fit_blocks, model_of(case, max_iter=2), parts, **saved)
+    model = tfopt.dask.LinearClassifier(case.loss, tol=1e-12, max_iter=4)
+    with dask_executor():
+        quietly(model.fit, *map(list, zip(*parts, strict=True)), resume=str(tmp_path))
+        model.dual_coef_ = model.dual_coef_.compute()
+    assert bits(model) == alone(case)
+
+
+def test_checkpoints_that_are_refused_change_nothing(tmp_path: Path) -> None:
+    case, parts, folder = CASES[0], blocks(CASES[0]), str(tmp_path / "saved")
+    model = quietly(fit_blocks, model_of(case), parts, checkpoint=folder)
+    before, there = bits(model), sorted(tmp_path.iterdir())
+    assert there == []  # fewer epochs than checkpoint_every
+    quietly(fit_blocks, model, parts, checkpoint=folder, checkpoint_every=1)
+    X, y = executor_cases.data(case)[:2]
+    for other, blocks_of_it, message in (
+        (model, parts[1:], "its blocks is 10, not 9"),
+        (model, [(X[:50], y[:50]), (X[50:], y[50:])], "its blocks is 10, not 2"),
+        (model_of(case, l2=3.0), parts, "its l2 is None, not 3.0"),
+        (model_of(case, random_state=7), parts, "its seed is"),
+        (model, [(X, *rest) for X, *rest in parts[::-1]], "block 0 had 13 rows, now 8"),
+    ):
+        quietly(other.fit, X, y) if other is not model else None
+        own = repr(vars(other))
+        with pytest.raises(CheckpointError, match=message):
+            fit_blocks(other, blocks_of_it, resume=folder)
+        assert repr(vars(other)) == own
+    for wrong, kind, message in (
+        ({"resume": str(tmp_path / "none")}, CheckpointError, "there is no manifest"),
+        ({"checkpoint": folder, "checkpoint_every": 0}, ValueError, "checkpoint_every must be"),
+    ):
+        with pytest.raises(kind, match=message):
+            fit_blocks(model, parts, **wrong)
+    assert bits(model) == before
 
 
 def test_what_an_executor_refuses(executor: Executor) -> None:

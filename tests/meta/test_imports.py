@@ -251,7 +251,7 @@ def test_what_is_imported_upward_is_found() -> None:
         "tfopt.optimizers.base": {"tfopt.optimizers.step.plan"},
         "tfopt.optimizers": {"tfopt.optimizers.base", "tfopt"},
         "tfopt.threads": {"tfopt.denormals"},
-        "tfopt": {"tfopt.dask.folder"},
+        "tfopt": {"tfopt.dask.cluster"},
     }
     assert upward(graph) == [
         "tfopt.core.nest imports tfopt.variable",

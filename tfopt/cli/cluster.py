@@ -17,12 +17,12 @@ from distributed.comm import CommClosedError
 from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
+from tfopt.checkpoints.folder import MANIFEST, Folder
 from tfopt.cli.checkpoints import check_origin, run_origin
 from tfopt.cli.files import CommandError, note
 from tfopt.cli.rows import Blocks, Place, Rows, examples_of
 from tfopt.cli.settings import CheckpointFlags, Settings
 from tfopt.dask.cluster import WORKER_LOST_ERRORS
-from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.dask.linear.executor import DaskExecutor
 from tfopt.errors import CheckpointError
 from tfopt.linear_model._blocks.execution import WorkerLostError

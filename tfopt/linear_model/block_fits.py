@@ -6,11 +6,12 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.linear_model._blocks.checkpoints import checkpoints_of, folder_of
 from tfopt.linear_model._blocks.execution import Executor, ThreadExecutor
 from tfopt.linear_model._blocks.fit import fit_blocks as fit_held_blocks
 from tfopt.linear_model._blocks.input import BlockInput, load_block, set_feature_names
@@ -18,10 +19,21 @@ from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.loss_record import PointwiseLoss
 
+#: Where to save, after how many epochs, and where to continue from.
+_Saving: TypeAlias = tuple[str | None, int, str | None]
+
 __all__ = ["fit_blocks", "fit_partitions"]
 
 
-def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = None) -> Any:
+def fit_blocks(
+    model: Any,
+    blocks: Sequence[Any],
+    executor: Executor | None = None,
+    *,
+    checkpoint: str | None = None,
+    checkpoint_every: int = 10,
+    resume: str | None = None,
+) -> Any:
     """Fit an estimator to samples in blocks, each of which stays where an executor holds it.
 
     Parameters
@@ -38,6 +50,16 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
     executor : Executor, optional
         Threads of this process by default. It holds the blocks until it is used for another fit or
         its ``with`` block ends, and is for one fit at a time.
+    checkpoint : str, optional
+        A folder, or a URL that fsspec understands, to which this process and those that hold blocks
+        can write; of several quantiles each has a folder in it. A previous checkpoint in it is
+        replaced.
+    checkpoint_every : int, default=10
+        The number of epochs between checkpoints.
+    resume : str, optional
+        The folder of a checkpoint to continue from, of a fit with the same data and options, by any
+        executor or by `tfopt.dask`. If `random_state` is not an integer, the seed of the checkpoint
+        is used.
 
     Returns
     -------
@@ -49,13 +71,15 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
     ------
     TypeError
         If the model is not one of those estimators, or a block is not such a tuple.
+    CheckpointError
+        If there is no checkpoint to continue from, or it is one of another fit.
     ValueError
         If there are no blocks, an option does not apply, or data are invalid: the message names the
         block and, if possible, the row.
 
     See Also
     --------
-    tfopt.dask.LinearClassifier : Loads the blocks of lost workers again, and saves checkpoints.
+    tfopt.dask.LinearClassifier : Loads the blocks of lost workers again.
 
     Examples
     --------
@@ -83,11 +107,21 @@ def fit_blocks(model: Any, blocks: Sequence[Any], executor: Executor | None = No
         raise InvalidArgumentError("there are no blocks: give one tuple (X, y) for each")
     if (several := model._several()) is not None:
         with model._all_or_nothing():
-            model._fit_several(several, lambda each, _: fit_blocks(each, blocks, executor))
+            model._fit_several(
+                several,
+                lambda each, value: fit_blocks(
+                    each,
+                    blocks,
+                    executor,
+                    checkpoint=folder_of(checkpoint, value),
+                    checkpoint_every=checkpoint_every,
+                    resume=folder_of(resume, value),
+                ),
+            )
         return model
     with model._all_or_nothing():
         model._blocks_are_held = True
-        _fit(model, blocks, executor)
+        _fit(model, blocks, executor, (checkpoint, checkpoint_every, resume))
     del model._blocks_are_held
     return model
 
@@ -108,33 +142,38 @@ def fit_partitions(model: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> No
         for i, j in zip(starts, ends.tolist(), strict=True)
     ]
     with ThreadExecutor(min(model._n_threads(), len(blocks))) as executor:
-        fit = _fit_on(model, executor, BlockInput, blocks)
+        fit = _fit_on(model, executor, BlockInput, blocks, (None, 1, None))
     model._warn_unconverged(fit.results)
 
 
 def _fit_on(
-    model: Any, executor: Executor, load: Callable[..., BlockInput], sources: list[tuple[Any, ...]]
+    model: Any,
+    executor: Executor,
+    load: Callable[..., BlockInput],
+    sources: list[tuple[Any, ...]],
+    saving: _Saving,
 ) -> FitResult:
     """Solve the problems in blocks, which an executor loads from sources."""
     with model._solver_options() as options:
+        checkpoints, options = checkpoints_of(model, *saving, options)
         executor.persist(load, sources)
         collect = executor.map if model.keep_duals else None
-        fit = fit_held_blocks(model, executor, model._problem(0, 1), options, collect)
+        fit = fit_held_blocks(model, executor, model._problem(0, 1), options, collect, checkpoints)
     if fit.duals is not None:
         fit = dataclasses.replace(fit, duals=np.concatenate(fit.duals, axis=-1))
     model._set_attributes(fit)
     return fit
 
 
-def _fit(model: Any, blocks: list[Any], executor: Executor | None) -> None:
+def _fit(model: Any, blocks: list[Any], executor: Executor | None, saving: _Saving) -> None:
     model._check_options()
     sources = [*zip(blocks, _duals_of(model, len(blocks)), strict=True)]
     load = partial(_load, phi=model._problem(0, 1).phi)
     if executor is None:
         with ThreadExecutor(min(model._n_threads(), len(blocks))) as threads:
-            fit = _fit_on(model, threads, load, sources)
+            fit = _fit_on(model, threads, load, sources, saving)
     else:
-        fit = _fit_on(model, executor, load, sources)
+        fit = _fit_on(model, executor, load, sources, saving)
     set_feature_names(model, fit.names)
     model.n_features_in_ = fit.results[0].certificate.w.size
     model._block_lengths = fit.lengths

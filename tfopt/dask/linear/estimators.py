@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,26 +14,17 @@ from sklearn.base import BaseEstimator
 from tfopt import linear_model
 from tfopt.dask.cluster import current_client
 from tfopt.dask.linear.blocks import as_blocks
-from tfopt.dask.linear.checkpoints import BlockFitCheckpoints, saved_seed
 from tfopt.dask.linear.executor import DaskExecutor
 from tfopt.dask.linear.predictions import ClusterClassifier, ClusterRegressor
+from tfopt.linear_model._blocks.checkpoints import checkpoints_of, folder_of
 from tfopt.linear_model._blocks.execution import recovered
 from tfopt.linear_model._blocks.fit import fit_blocks
 from tfopt.linear_model._blocks.input import load_block, set_feature_names
 from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model._fit.monitor import SolverResult
 from tfopt.linear_model.signatures import parameters_of
-from tfopt.linear_model.validation import check_count
 
 __all__ = ["LinearClassifier", "LinearRegressor", "SDCAClassifier", "SDCARegressor"]
-
-#: The parameters that a resumed fit may change: they say how its minimum is found, and not which
-#: it is. (The seed is compared apart.)
-_FREE = {
-    *("max_iter", "max_time", "tol", "random_state", "warm_start", "verbose", "callback"),
-    *("checkpoint", "checkpoint_every"),
-}
-
 
 #: Parameters of estimators for data in memory: blocks are the partitions, which workers' threads
 #: visit, and dual variables stay there.
@@ -56,9 +46,8 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
             if (values := self._several()) is not None:
 
                 def fit(model: Any, value: float) -> None:
-                    if self.checkpoint is not None:
-                        model.checkpoint = f"{self.checkpoint}/{value:g}"
-                    saved = None if resume is None else f"{resume}/{value:g}"
+                    model.checkpoint = folder_of(self.checkpoint, value)
+                    saved = folder_of(resume, value)
                     model.fit(X, y, sample_weight, offset=offset, resume=saved)
 
                 self._fit_several(values, fit)
@@ -87,17 +76,11 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
         If workers are lost, resume from the last checkpoint, or from the beginning.
         """
         self._check_options()
-        if self.checkpoint is not None:
-            check_count("checkpoint_every", self.checkpoint_every, 1)
         with self._solver_options() as options:
-            if resume is not None and not isinstance(self.random_state, numbers.Integral):
-                options = options._replace(seed=saved_seed(resume))
-            checkpoints = BlockFitCheckpoints(
-                self.checkpoint, self.checkpoint_every, resume, options
-            )
+            saving = self.checkpoint, self.checkpoint_every, resume
+            checkpoints, options = checkpoints_of(self, *saving, options)
 
             def attempt() -> FitResult:
-                checkpoints.identity = self._identity()
                 executor.persist(load, sources)
                 if prepare is not None:
                     executor.map_reduce(*prepare)
@@ -110,11 +93,6 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = fit.results[0].certificate.w.size
         return fit.results
 
-    def _identity(self: Any) -> dict[str, Any]:
-        """Return the options that a resumed fit must have in common with the saved one."""
-        options = self.get_params(deep=False)
-        return {name: _storable(value) for name, value in options.items() if name not in _FREE}
-
     def _duals_by_block(self: Any, n_blocks: int) -> list[Any]:
         if not self._is_warm:
             return [None] * n_blocks
@@ -125,13 +103,6 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
                 f"{n_blocks}"
             )
         return list(duals.to_delayed().ravel())
-
-
-def _storable(value: Any) -> Any:
-    """Return an option as checkpoints store it: the factors of classes by the labels' text."""
-    if isinstance(value, dict):
-        return sorted([str(label), float(factor)] for label, factor in value.items())
-    return value
 
 
 def _concatenated_duals(fit: FitResult) -> da.Array:

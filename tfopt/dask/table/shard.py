@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from tfopt.dask.folder import Folder
+from tfopt.checkpoints.folder import Folder
 from tfopt.errors import (
     CheckpointError,
     IndexOutOfRangeError,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from distributed import Client
 
+from tfopt.checkpoints.folder import MANIFEST, Folder
 from tfopt.dask.cluster import current_client, gathered
-from tfopt.dask.folder import MANIFEST, Folder
 from tfopt.dask.table.shard import (
     Initializer,
     SavedRows,

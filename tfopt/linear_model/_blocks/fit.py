@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -12,6 +12,7 @@ from scipy import sparse
 from tfopt.kernels.linear import visits
 from tfopt.linear_model._blocks.ascent import BlockAscent, BlockVisits
 from tfopt.linear_model._blocks.blocks import BlockState, collect_duals
+from tfopt.linear_model._blocks.checkpoints import BlockFitCheckpoints
 from tfopt.linear_model._blocks.design import BlockDesign
 from tfopt.linear_model._blocks.execution import Executor
 from tfopt.linear_model._blocks.input import BlockInput, FirstBlocks, common_feature_names
@@ -160,25 +161,13 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
     }
 
 
-class CheckpointManager(Protocol):
-    """Saves the state of a fit, and restores it."""
-
-    def start(
-        self, minimization: Minimization, visits: BlockVisits, totals: list[list[float]]
-    ) -> None:
-        """Restore a saved fit, if there is one whose labels have these totals."""
-
-    def after_iteration(self, number: int) -> None:
-        """Save the state after an iteration, if it is time."""
-
-
 def fit_blocks(
     estimator: Any,
     executor: Executor,
     objective: Problem,
     options: Parameters,
     collect: Callable[[Callable[..., Any], Any], Any] | None,
-    checkpoints: CheckpointManager | None = None,
+    checkpoints: BlockFitCheckpoints | None = None,
 ) -> FitResult:
     """Fit an estimator to blocks.
 
@@ -193,7 +182,7 @@ def fit_blocks(
     collect : callable, optional
         The method of the executor that returns the dual variables of the blocks; None: they are not
         needed.
-    checkpoints : CheckpointManager, optional
+    checkpoints : BlockFitCheckpoints, optional
         Saves the state after some iterations, and restores it.
 
     Returns

@@ -1,4 +1,4 @@
-"""Folders of checkpoint files, on any file system of fsspec; a manifest lists the valid ones."""
+"""Folders of checkpoint files, here or where fsspec reaches; a manifest lists the valid ones."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import secrets
 import tempfile
 from typing import Any
 
-import fsspec
-from fsspec.implementations.local import LocalFileSystem
-
 from tfopt import checkpoints
 from tfopt.core.atomic_write import make_folder
 from tfopt.errors import CheckpointError
+from tfopt.imports import imported
 
 __all__ = ["MANIFEST", "Folder"]
 
@@ -32,11 +30,15 @@ class Folder:
 
     def __init__(self, url: str) -> None:
         self.url = str(url)
-        self._fs, self._path = fsspec.url_to_fs(self.url)
+        #: None: that of this machine.
+        self._fs: Any = None
+        self._path = os.path.abspath(os.path.expanduser(self.url.removeprefix("file://")))
+        if "://" in self.url.removeprefix("file://"):
+            self._fs, self._path = imported("fsspec").url_to_fs(self.url)
 
     def make(self) -> None:
         """Create the folder if it does not exist."""
-        if isinstance(self._fs, LocalFileSystem):
+        if self._fs is None:
             make_folder(self._path)
         else:
             self._fs.makedirs(self._path, exist_ok=True)
@@ -44,7 +46,7 @@ class Folder:
     def save(self, name: str, tree: Any) -> None:
         """Write one file, as `tfopt.checkpoints.save` does."""
         path = self._path_of(name)
-        if isinstance(self._fs, LocalFileSystem):
+        if self._fs is None:
             checkpoints.save(path, tree)
             return
         temporary = self._path_of(f".{secrets.token_hex(8)}.tmp")
@@ -71,7 +73,7 @@ class Folder:
         """
         path = self._path_of(name)
         try:
-            if isinstance(self._fs, LocalFileSystem):
+            if self._fs is None:
                 return checkpoints.load(path)
             with tempfile.TemporaryDirectory() as here:
                 copy = os.path.join(here, name)
@@ -97,19 +99,22 @@ class Folder:
 
     def has(self, name: str) -> bool:
         """Return whether a file exists."""
-        return bool(self._fs.exists(self._path_of(name)))
+        path = self._path_of(name)
+        return os.path.exists(path) if self._fs is None else bool(self._fs.exists(path))
 
     def remove_if_empty(self) -> None:
         """Remove the folder if it is empty."""
         with contextlib.suppress(OSError):
-            self._fs.rmdir(self._path)
+            (os if self._fs is None else self._fs).rmdir(self._path)
 
     def keep_only(self, names: set[str], prefix: str) -> None:
         """Remove the files with a prefix, except these."""
-        for path in self._fs.ls(self._path, detail=False):
+        local = self._fs is None
+        there = os.listdir(self._path) if local else self._fs.ls(self._path, detail=False)
+        for path in there:
             name = path.rpartition("/")[2]
             if name.startswith(prefix) and name not in names:
-                self._fs.rm_file(path)
+                (os.remove if local else self._fs.rm_file)(self._path_of(name))
 
     def _path_of(self, name: str) -> str:
         return f"{self._path}/{name}"
