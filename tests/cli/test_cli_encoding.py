@@ -296,11 +296,11 @@ def test_onnx_takes_the_columns_of_the_table(cli, people, folder, kind, monkeypa
     np.testing.assert_array_equal(labels, np.array(["no", "yes"])[p.argmax(axis=1)])
 
 
-@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
 def survey_of(name, options):
     return survey([file_of(name)], options)
 
 
+@pytest.mark.parametrize("name", ["people.csv", "people.parquet"])
 @pytest.mark.parametrize("size", [300, 10**6])
 @pytest.mark.parametrize("scale", [False, True])
 def test_a_survey_in_pieces_finds_what_reading_finds(people, monkeypatch, name, size, scale):

@@ -18,10 +18,9 @@ from distributed.utils import silence_logging_cmgr
 
 import tfopt.dask
 from tfopt.checkpoints.folder import MANIFEST, Folder
-from tfopt.cli.checkpoints import check_origin, run_origin
 from tfopt.cli.files import CommandError, note
 from tfopt.cli.rows import Blocks, Place, Rows, examples_of
-from tfopt.cli.settings import CheckpointFlags, Settings
+from tfopt.cli.settings import CheckpointFlags, Settings, check_origin, run_origin
 from tfopt.dask.cluster import WORKER_LOST_ERRORS
 from tfopt.dask.linear.executor import DaskExecutor
 from tfopt.errors import CheckpointError
@@ -140,9 +139,10 @@ class Cluster(Place):
             X, y, weights, offset = (
                 part if part is None else [part[a:b] for a, b in cuts] for part in parts
             )
-            more = {} if offset is None else {"offset": offset}
-            with _large_graphs():  # tasks carry the data, so that a lost block can be sent again
-                return estimator.fit(X, y, weights, resume=resume, **more)
+            with warnings.catch_warnings():
+                # tasks carry the data, so that a lost block can be sent again
+                warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+                return estimator.fit(X, y, weights, offset=offset, resume=resume)
         except CheckpointError as error:
             raise CommandError(str(error)) from error
         except CommClosedError as error:  # of a request to the scheduler that was under way
@@ -160,6 +160,7 @@ class Cluster(Place):
 def _fit_files(estimator: Any, blocks: Blocks, request: tuple[Any, ...], resume: str | None) -> Any:
     """Fit an estimator to the files that an executor holds."""
     blocks.are_loaded = False  # the fit changes what the executor holds
+    estimator._check_options()
     prepare = _as_input, (blocks.view, request, estimator._problem(0, 1).phi)
     estimator._fit_held(blocks.executor, blocks.load, blocks.sources, resume, prepare)
     return estimator
@@ -170,13 +171,6 @@ def _as_input(loaded: Any, request: tuple[Any, ...]) -> tuple[BlockInput, None]:
     view, arguments, phi = request
     X, y, weights, offset = examples_of(view(loaded), *arguments)
     return load_block(loaded[0], X, y, weights, offset, None, phi), None
-
-
-@contextlib.contextmanager
-def _large_graphs() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        yield
 
 
 # ---- checkpoints

@@ -23,7 +23,6 @@ from typing import Any, BinaryIO, NoReturn
 from tfopt.core.atomic_write import replacing
 from tfopt.core.hidden_files import is_hidden, shown_files
 from tfopt.errors import FileFormatError
-from tfopt.io.streams import open_binary
 from tfopt.printable import printable
 
 #: The version of the JSON that commands print: it grows when a key changes its meaning or goes.
@@ -144,6 +143,8 @@ def kept_input(files: list[File]) -> Iterator[list[File]]:
     if files[0].path != "-":
         yield files
         return
+    from tfopt.io.streams import open_binary  # loaded if needed only
+
     with tempfile.NamedTemporaryFile(prefix="tfopt-") as copy:
         with open_binary("-") as stream:
             shutil.copyfileobj(stream, copy, 2**20)

@@ -277,7 +277,7 @@ def _rows_of_files(
         classes=None if columns is None else columns.classes,
         encoding=encoding,
     )
-    blocks = loaded if place.is_elsewhere else loaded.map(_itself)
+    blocks = loaded if place.is_elsewhere else loaded.map(lambda data: data)
     return Rows(path, blocks, summaries, n_features, base, columns, labels, n_skipped)
 
 
@@ -358,18 +358,11 @@ def _summary_of(data: Data, fingerprint: str = "") -> Summary:
     )
 
 
-def _classes_of(labels: np.ndarray, has_classes: bool) -> np.ndarray:
-    return np.unique(labels) if has_classes else np.empty(0)
-
-
 def _distinct(loaded: _Loaded, has_classes: bool) -> Summary:
     """Return the summary of a file with its distinct labels, if they are of classes."""
-    _, _, summary = loaded
-    return dataclasses.replace(summary, labels=_classes_of(summary.labels, has_classes))
-
-
-def _itself(data: Data) -> Data:
-    return data
+    summary = loaded[2]
+    labels = np.unique(summary.labels) if has_classes else np.empty(0)
+    return dataclasses.replace(summary, labels=labels)
 
 
 def _align(

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from tfopt import checkpoints, linear_model
-from tfopt.cli.checkpoints import check_origin, run_origin
 from tfopt.cli.data import Data, Layout, class_weights, find_classes, labels_of, targets
 from tfopt.cli.files import CommandError, File, file_of, kept_input, note, sources_of
 from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_blocks, survey
 from tfopt.cli.report import Progress, Result, note_model_size
-from tfopt.cli.settings import CheckpointFlags, Settings
+from tfopt.cli.settings import CheckpointFlags, Settings, check_origin, run_origin
 from tfopt.errors import InvalidArgumentError
 from tfopt.io.streams import open_binary
 from tfopt.linear_model.stored_model import Columns, StoredModel

@@ -7,6 +7,7 @@ import csv
 import dataclasses
 import functools
 import io
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -185,11 +186,9 @@ def wanted_columns(
     named = label if needs_label or options.label is not None else None
     asked = [(named, "--label"), (weight, "--weight"), (offset, "--offset")]
     if like is None:
+        _refuse_both(file, [(label, "--label"), *asked[1:]], options)
         asked += [(name, "--drop") for name in options.drop]
         asked += [(name, "--categorical") for name in options.categorical]
-        _refuse_both(
-            file, [(label, "--label"), (weight, "--weight"), (offset, "--offset")], options
-        )
     for needed, flag in asked:
         if needed is not None and needed.strip() not in names:
             raise CommandError(
@@ -204,9 +203,9 @@ def wanted_columns(
                 kind: Kind | None = "text" if name in texts else None
                 wanted.append(Wanted(name, _place(file, names, name), kind))
     elif like.encoding is not None:
-        for column in like.encoding.columns:
-            place = _place(file, names, column.name)
-            wanted.append(Wanted(column.name, place, column.kind, column.has_missing))
+        for each in like.encoding.columns:
+            place = _place(file, names, each.name)
+            wanted.append(Wanted(each.name, place, each.kind, each.has_missing))
     else:
         for name in like.features or ():
             wanted.append(Wanted(name, _place(file, names, name), "number", False))
@@ -222,12 +221,10 @@ def wanted_columns(
         more = {"is_checked": like is None, "may_be_numbers": is_open and is_csv}
         place = _place(file, names, label)
         wanted.append(Wanted(label, place, kind, not needs_label, "label", **more))
-    if weight is not None:
-        place = _place(file, names, weight)
-        wanted.append(Wanted(weight, place, "number", False, "weight", least=0.0))
-    if offset is not None:
-        place = _place(file, names, offset)
-        wanted.append(Wanted(offset, place, "number", False, "offset"))
+    for role, column, least in (("weight", weight, 0.0), ("offset", offset, -math.inf)):
+        if column is not None:
+            place = _place(file, names, column)
+            wanted.append(Wanted(column, place, "number", False, role, least))
     return wanted
 
 

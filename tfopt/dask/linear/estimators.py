@@ -41,7 +41,35 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
     keep_duals = True
     _in_blocks = True
 
-    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, offset: Any, resume: str | None) -> Any:
+    def fit(
+        self: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        offset: Any = None,
+        resume: str | None = None,
+    ) -> Any:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
+            The blocks are the row chunks of an array, the partitions of a data frame, or the
+            arrays, CSR matrices, futures and delayed values of a list.
+        y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
+        offset : as y, or float, optional
+            Of a regressor: see `tfopt.linear_model.LinearRegressor.fit`.
+        resume : str, optional
+            The folder of a checkpoint to continue from, of a fit with the same data and options. If
+            `random_state` is not an integer, the seed of the checkpoint is used. Of several
+            quantiles each has a folder in it.
+
+        Returns
+        -------
+        estimator
+            This one.
+        """
         with self._all_or_nothing():
             if (values := self._several()) is not None:
 
@@ -52,6 +80,7 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
 
                 self._fit_several(values, fit)
                 return self
+            self._check_options()
             blocks = as_blocks(X, y=y, sample_weight=sample_weight, offset=offset)
             sources = [
                 (*block, duals)
@@ -75,7 +104,6 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
 
         If workers are lost, resume from the last checkpoint, or from the beginning.
         """
-        self._check_options()
         with self._solver_options() as options:
             saving = self.checkpoint, self.checkpoint_every, resume
             checkpoints, options = checkpoints_of(self, *saving, options)
@@ -181,28 +209,6 @@ class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClass
     1.0
     """
 
-    def fit(  # type: ignore[override]
-        self, X: Any, y: Any, sample_weight: Any = None, *, resume: str | None = None
-    ) -> LinearClassifier:
-        """Find the weights.
-
-        Parameters
-        ----------
-        X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
-            The blocks are the row chunks of an array, the partitions of a data frame, or the
-            arrays, CSR matrices, futures and delayed values of a list.
-        y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
-        resume : str, optional
-            The folder of a checkpoint to continue from, of a fit with the same data and options. If
-            `random_state` is not an integer, the seed of the checkpoint is used.
-
-        Returns
-        -------
-        LinearClassifier
-        """
-        fitted: LinearClassifier = self._fit(X, y, sample_weight, None, resume)
-        return fitted
-
 
 @parameters_of(linear_model.LinearRegressor, without=_LOCAL, checkpoint=None, checkpoint_every=10)
 class LinearRegressor(ClusterRegressor, _ClusterSDCA, linear_model.LinearRegressor):
@@ -229,32 +235,6 @@ class LinearRegressor(ClusterRegressor, _ClusterSDCA, linear_model.LinearRegress
     ValueError, RuntimeError, TimeoutError, ConnectionError
         See `LinearClassifier`.
     """
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        offset: Any = None,
-        resume: str | None = None,
-    ) -> LinearRegressor:
-        """Find the weights.
-
-        Parameters
-        ----------
-        X, y, sample_weight, resume
-            See `LinearClassifier.fit`. Of several quantiles each has a folder in that of
-            checkpoints.
-        offset : as y, or float, optional
-            See `tfopt.linear_model.LinearRegressor.fit`.
-
-        Returns
-        -------
-        LinearRegressor
-        """
-        fitted: LinearRegressor = self._fit(X, y, sample_weight, offset, resume)
-        return fitted
 
 
 #: The names of earlier versions.

@@ -9,7 +9,6 @@ import dask
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from tfopt import linear_model
 from tfopt.dask.cluster import check_scheduler, current_client, gathered
@@ -28,21 +27,32 @@ __all__ = ["FTRLClassifier", "FTRLRegressor"]
 class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
     """Shared by the estimators: a model that is passed from block to block."""
 
-    def _local_model(self: Any) -> Any:
-        check_is_fitted(self)
-        model = self._unfitted_model()
-        for name in (*self._FITTED_ATTRIBUTES, "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(model, name, getattr(self, name))
-        return model
+    def fit(
+        self: Any,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        offset: Any = None,
+        resume: str | None = None,
+    ) -> Any:
+        """Fit the model from scratch, or by `warm_start` go on, in several epochs over all blocks.
 
-    def _unfitted_model(self: Any) -> Any:
-        """Return an unfitted model of `tfopt.linear_model`."""
-        return self._LOCAL_CLASS(
-            **{name: getattr(self, name) for name in self._LOCAL_CLASS().get_params()}
-        )
+        Parameters
+        ----------
+        X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
+            See `LinearClassifier.fit`.
+        y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
+        offset : as y, or float, optional
+            See `tfopt.linear_model.FTRLClassifier.fit`.
+        resume : str, optional
+            The folder of a checkpoint to continue from, of a fit with the same data and options.
 
-    def _fit(self: Any, X: Any, y: Any, sample_weight: Any, offset: Any, resume: str | None) -> Any:
+        Returns
+        -------
+        estimator
+            This one.
+        """
         self._check_options()
         if self.early_stopping:
             raise ValueError(
@@ -77,7 +87,6 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
             for future in surveyed:
                 future.release()
         model, random = self._unfitted_model(), check_random_state(self.random_state)
-        model.set_params(verbose=False, callback=None)  # a callback need not be pickled
         own = {"max_iter", "verbose", "callback"}
         identity = {
             **{name: value for name, value in model.get_params().items() if name not in own},
@@ -185,34 +194,6 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     _LOCAL_CLASS = linear_model.FTRLClassifier
     _has_classes = True
 
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        offset: Any = None,
-        resume: str | None = None,
-    ) -> FTRLClassifier:
-        """Fit the model from scratch, in several epochs over all blocks.
-
-        Parameters
-        ----------
-        X : dask array or DataFrame, shape (n_samples, n_features), or list of blocks
-            See `LinearClassifier.fit`.
-        y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
-        offset : as y, or float, optional
-            See `tfopt.linear_model.FTRLClassifier.fit`.
-        resume : str, optional
-            The folder of a checkpoint to continue from, of a fit with the same data and options.
-
-        Returns
-        -------
-        FTRLClassifier
-        """
-        fitted: FTRLClassifier = self._fit(X, y, sample_weight, offset, resume)
-        return fitted
-
 
 @parameters_of(linear_model.FTRLRegressor, checkpoint=None, checkpoint_every=1)
 class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
@@ -242,26 +223,3 @@ class FTRLRegressor(_ClusterFTRL, ClusterRegressor, linear_model.FTRLRegressor):
 
     _LOCAL_CLASS = linear_model.FTRLRegressor
     _has_classes = False
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        *,
-        offset: Any = None,
-        resume: str | None = None,
-    ) -> FTRLRegressor:
-        """Fit the model from scratch, in several epochs over all blocks.
-
-        Parameters
-        ----------
-        X, y, sample_weight, offset, resume
-            See `FTRLClassifier.fit`.
-
-        Returns
-        -------
-        FTRLRegressor
-        """
-        fitted: FTRLRegressor = self._fit(X, y, sample_weight, offset, resume)
-        return fitted

@@ -17,7 +17,6 @@ from tfopt.dask.linear.blocks import as_blocks, is_collection
 from tfopt.imports import imported
 from tfopt.linear_model._fit.reductions import tree_reduce
 from tfopt.linear_model.evaluation import Deviance, explained
-from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.predictions import has_probabilities
 
 __all__ = ["ClusterClassifier", "ClusterRegressor"]
@@ -33,14 +32,17 @@ class _ClusterPredictor:
     def _local_model(self) -> Any:
         """Return a local model with the fitted attributes only, which is small to send."""
         check_is_fitted(self)
-        loss = getattr(self, "loss", None)
-        option = None if loss is None else LOSSES[loss].option
-        names = [] if loss is None else ["loss"] if option is None else ["loss", option.name]
-        model = self._LOCAL_CLASS(**{name: getattr(self, name) for name in names})
+        model = self._unfitted_model()
         for name in (*self._FITTED_ATTRIBUTES, "feature_names_in_"):
             if hasattr(self, name):
                 setattr(model, name, getattr(self, name))
         return model
+
+    def _unfitted_model(self: Any) -> Any:
+        """Return an unfitted local model, without a callback, which need not be pickled."""
+        own, local = self.get_params(deep=False), self._LOCAL_CLASS()
+        names = {*own} & {*local.get_params()} - {"verbose", "callback"}
+        return local.set_params(**{name: own[name] for name in names})
 
     def _map_blocks(self, method: str, X: Any, offset: Any) -> Any:
         """Return a method's result for X, in blocks if X is."""
