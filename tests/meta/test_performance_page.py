@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 import subprocess
 import sys
@@ -43,6 +44,18 @@ def test_the_tables_are_what_was_measured(page: ModuleType, shown: dict[str, Any
             f"{path.name} has tables that asv_bench/page.py does not write: asv_bench/README.md "
             "says how to update them"
         )
+
+
+def test_the_picture_has_the_recorded_times(page: ModuleType, shown: dict[str, Any]) -> None:
+    picture = import_module("step_picture")
+    drawn = re.findall(r">([\d.]+ (?:ms|µs))</text>", picture.PICTURE.read_text(encoding="utf-8"))
+    times = [
+        median
+        for library in picture.LINES
+        for name, (_, median, _) in shown["busy"].rows[f"nothing, {library}"].figures.items()
+        if "%" not in name
+    ]
+    assert drawn == [picture.in_words(median) for median in times]
 
 
 def test_each_table_is_in_one_page_once(page: ModuleType) -> None:
