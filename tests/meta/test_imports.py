@@ -38,7 +38,7 @@ FLOORS = (
     "indexed_slices",
     "sparse_conversion sparse_rows variable",
     "clip_ops",
-    "checkpoints clip_grads io linalg sdca_ops",
+    "checkpoints clip_grads io linalg means sdca_ops",
     "autodiff sdca_model",
     "updates",
     "raw_ops training_ops",
@@ -215,7 +215,7 @@ def test_imports_are_seen(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("package", "n"), [(tfopt, 200), (tfopt_ref, 40)])
+@pytest.mark.parametrize(("package", "n"), [(tfopt, 200), (tfopt_ref, 30)])
 def test_nothing_imports_itself_by_way_of_others(package: ModuleType, n: int) -> None:
     graph = graph_of(modules_of(Path(str(package.__file__)).parent))
     assert len(graph) > n and sum(map(len, graph.values())) > 2 * n
