@@ -31,7 +31,7 @@ def _data(random: np.random.Generator, loss: str) -> tuple[np.ndarray, np.ndarra
 
 
 def _case(random: np.random.Generator) -> int:
-    """A fit of any loss, penalty and solver: its objective and gap by the definitions."""
+    """A fit of any loss, penalty and solver: compares objective and gap with their definitions."""
     loss = one(random, LOSSES)
     X, y = _data(random, loss)
     if DEFINITIONS[loss].labels == "classes" and len({*y.tolist()} - {0}) < 2:

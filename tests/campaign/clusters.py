@@ -263,6 +263,6 @@ def _with(client: Client, case: Callable[..., int], *arguments: Any) -> int:
 
 CHECK = Check(
     _cases,
-    "A fit on a cluster; a worker, scheduler or client dies at a message, is slow or out of disk",
+    "A cluster fit during which a worker, scheduler or client dies, stalls or fills its disk",
     patience=180,
 )

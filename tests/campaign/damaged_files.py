@@ -79,4 +79,4 @@ def _cases(seed: int) -> Iterator[Case]:
             yield partial(_edited, path, data, (seed, number))
 
 
-CHECK = Check(_cases, "A checkpoint with every bit flipped, cut at every length, or edited")
+CHECK = Check(_cases, "A checkpoint with any bit flipped, cut at any length, or edited: is refused")

@@ -52,5 +52,5 @@ def _cases(seed: int) -> Iterator[Case]:
 
 
 CHECK = Check(
-    _cases, "A model of the command line with bytes changed: refused, or the same answers"
+    _cases, "A model file with changed bytes: is refused, or gives the same answers"
 )

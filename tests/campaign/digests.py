@@ -14,7 +14,7 @@ from tfopt import selftest
 
 
 def _case(random: np.random.Generator) -> int:
-    """A digest of a rule, clipping, SDCA or storage, in any way to run it, and the recorded one."""
+    """A digest of a rule, clipping, SDCA or storage, in any environment: is the recorded one."""
     names = random.choice([*selftest.recorded()], 6, replace=False).tolist()
     environment = {
         "OMP_DYNAMIC": one(random, ("true", "false")),

@@ -241,7 +241,7 @@ def _floating_state() -> None:
 
 
 def _case(random: np.random.Generator) -> int:
-    """A number at the end of its range: 16 to 4 bits, norms, counts, NaN, by exact arithmetic."""
+    """Numbers at the ends of their ranges: 16 to 4 bits, norms, counts, NaN; exact arithmetic."""
     tried = one(random, (_halves, _codes, _norms, _counts, _late_steps, _payloads))(random)
     tfopt.set_flush_denormals(True)
     tfopt.training_ops.apply_gradient_descent(np.ones(9), np.ones(9), alpha=1.0)

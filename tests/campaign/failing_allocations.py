@@ -120,7 +120,7 @@ def _cases(seed: int) -> Iterator[Case]:
 
 
 CHECK = Check(
-    _cases, "Each allocation of a call of any rule, of clipping, reading and a step fails"
+    _cases, "A rule, clipping, reading or a step in which any one allocation fails"
 )
 
 if __name__ == "__main__":

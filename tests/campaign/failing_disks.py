@@ -94,7 +94,7 @@ def _cases(seed: int) -> Iterator[Case]:
     folder.cleanup()
 
 
-CHECK = Check(_cases, "Each write, sync, rename and open of a save fails, for five reasons")
+CHECK = Check(_cases, "A save in which a write, sync, rename or open fails, for five reasons")
 
 if __name__ == "__main__":
     counts = [_sweep(Path(sys.argv[1]), sys.argv[2], c, getattr(errno, sys.argv[3])) for c in CALLS]

@@ -49,7 +49,7 @@ def _child(name: str, expected: bytes, depth: int) -> int:
 
 
 def _case(random: np.random.Generator) -> int:
-    """A fork beside running kernels, perhaps nested: the same bits within five seconds."""
+    """A fork beside running kernels, perhaps nested: has the same bits within five seconds."""
     name = one(random, RULES).name
     tfopt.threads.set_num_threads(int(random.integers(1, 4)))
     expected, depth = _digest(name), int(random.integers(0, 3))

@@ -13,7 +13,7 @@ from campaign.check import drawn
 
 
 def _case(random: np.random.Generator) -> int:
-    """A step interrupted at any call or return: it is taken and counted, or nothing changed."""
+    """A step interrupted at any call or return: happens and is counted, or changes nothing."""
     which, constrained = one(random, [*MAKERS]), bool(random.integers(2))
     late = which.startswith("catching up")
     optimizer, variables = MAKERS[which](), params(constrained)

@@ -71,7 +71,7 @@ def _mutated(random: np.random.Generator, text: bytes) -> bytes:
 
 
 def _case(random: np.random.Generator) -> int:
-    """A mutated LIBSVM file: the rows that a plain parser reads, or an error naming the line."""
+    """A mutated LIBSVM file: gives a plain parser's rows, or an error that names the line."""
     threads.set_num_threads(int(random.integers(1, 3)))
     text = _text(random)
     if random.random() < 0.9:

@@ -181,7 +181,7 @@ def _cases(seed: int) -> Iterator[Case]:
             yield partial(_images, name, records[name], prefix, (seed, number))
 
 
-CHECK = Check(_cases, "A disk as the power may have left it after any operation of a save")
+CHECK = Check(_cases, "A power failure after any operation of a save: any state of the disk")
 
 if __name__ == "__main__":
     saving(Path(sys.argv[1]), sys.argv[2])

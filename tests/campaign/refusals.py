@@ -140,7 +140,7 @@ FAULTS: tuple[Fault, ...] = (
 
 
 def _case(random: np.random.Generator) -> int:
-    """A call with one thing wrong: an error of tfopt's own, and no byte changes."""
+    """A call with one fault: raises an error of tfopt, and changes no byte."""
     call, fault = drawn_call(random), one(random, FAULTS)
     settings(random, (tfopt,))
     operands: list[Any] = call.operands()

@@ -88,7 +88,7 @@ def _dense(random: np.random.Generator, size: int) -> int:
 
 
 def _case(random: np.random.Generator) -> int:
-    """A call of arrays with more elements than 31 or 32 bits count: that of its nonzero ones."""
+    """Arrays beyond 2^31 or 2^32 elements: compares with a call on the nonzero elements only."""
     tfopt.threads.set_num_threads(int(random.integers(1, 4)))
     return int(one(random, (_rows, _rows, _norm, _dense))(random, one(random, SIZES)))
 

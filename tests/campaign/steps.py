@@ -22,7 +22,7 @@ def _cases(seed: int) -> Iterator[Case]:
 
 
 def _case(random: np.random.Generator) -> int:
-    """A step of any optimizer in any wrappers, with any options: all weights and slots."""
+    """A step of any optimizer, wrappers and options: compares all weights and slots."""
     plan = drawn_plan(one(random, [*RULES]), one(random, STACKS), int(random.integers(2**32)))
     run, late = Run(plan), "sparse catch_up" in plan.tried
     for number, pairs in enumerate(plan.steps, start=1):

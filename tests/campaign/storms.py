@@ -69,7 +69,7 @@ def storm(make: Callable[[], Target], random: np.random.Generator, times: int = 
 
 
 def _case(random: np.random.Generator) -> int:
-    """SIGINT at a random moment of a step, fit, load, save or gradient: all of it, or nothing."""
+    """SIGINT at a random moment of a step, fit, load, save or gradient: all is done, or nothing."""
     what = one(random, TARGETS)
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -12,7 +12,7 @@ from campaign.check import drawn
 
 
 def _case(random: np.random.Generator) -> None:
-    """A call of a rule, in any dtype and layouts: all bits, also between the elements."""
+    """Any rule, dtype and layout: compares every byte, including gaps between elements."""
     call = drawn_call(random)
     settings(random, (tfopt, tfopt_ref))
     expected = [value.copy() for value in call.values]

@@ -1,4 +1,4 @@
-"""What a call of one of NumPy's functions gives: on arrays, on tensors, on tapes, in a trace."""
+"""The result of a call of a NumPy function: on arrays, on tensors, on tapes, in a trace."""
 
 from __future__ import annotations
 

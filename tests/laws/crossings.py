@@ -1,4 +1,4 @@
-"""A tensor of torch is what the array with its elements is, or is refused with the true reason."""
+"""A torch tensor acts like the array of its elements, or is refused with the true reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What estimators learn from in the law of estimators: features in every form, labels, weights.
+"""Training data for the law of estimators: features in every form, labels, weights.
 
 All numbers are integers, or such times a power of two, so that no form and no dtype rounds them.
 """

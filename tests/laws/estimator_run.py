@@ -1,4 +1,4 @@
-"""A fit of an estimator, its certificate by the definitions, and ways and changes from there."""
+"""A fit of an estimator, its certificate by the definitions, and what can be done with it next."""
 
 from __future__ import annotations
 

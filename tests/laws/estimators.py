@@ -1,4 +1,4 @@
-"""Estimators certify what they fit, for all forms of the same data and on all ways to a model.
+"""Estimators certify their fits, for all forms of the same data and all ways to a model.
 
 Programs fit any estimator with any of its losses, penalties and solvers to data in any form and
 dtype, with labels and weights of any kind; recompute its certificate; go one way that gives a model

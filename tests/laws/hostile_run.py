@@ -1,4 +1,4 @@
-"""What programs of hostile states do."""
+"""The actions of programs of hostile states."""
 
 from __future__ import annotations
 

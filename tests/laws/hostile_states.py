@@ -1,4 +1,4 @@
-"""A state with anything in the place of any leaf is refused as a whole, or an optimizer goes on.
+"""A state with any value in any place is refused as a whole, or training continues from it.
 
 Refused by the errors of this package; then nothing has changed. One that is loaded takes steps, is
 saved and flushed.

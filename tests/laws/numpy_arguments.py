@@ -1,4 +1,4 @@
-"""What arguments of NumPy's functions may be given, by the names of parameters and by kinds."""
+"""Values for the arguments of NumPy's functions, by the names of parameters and by kinds."""
 
 from __future__ import annotations
 

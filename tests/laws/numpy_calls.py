@@ -1,4 +1,4 @@
-"""A law: a function of NumPy's takes of tensors what it takes of arrays, and has its gradient.
+"""A NumPy function accepts the same arguments for tensors as for arrays, and has its gradient.
 
 What a call raises is compared in both directions, by its class.
 """

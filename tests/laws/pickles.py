@@ -1,4 +1,4 @@
-"""What is copied or pickled, in whatever way, goes on with the same bits, and alone."""
+"""A copied or pickled object continues with the same bits, independently of the original."""
 
 from __future__ import annotations
 

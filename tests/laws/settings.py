@@ -1,4 +1,4 @@
-"""A setting, however late it is set, is refused, or is in all that an optimizer is saved in.
+"""A setting is refused, or is saved with the optimizer, no matter when it is set.
 
 Refused is what the constructor refuses, with the same error, and nothing changes; so is a public
 attribute that no object knows. What is accepted, the constructor accepts; a run that goes on from a

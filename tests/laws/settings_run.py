@@ -1,4 +1,4 @@
-"""What programs of settings do."""
+"""The actions of programs of settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of all functions that tensors can be given to, drawn from the package's tables.
+"""Calls of all functions that accept tensors, drawn from the package's tables.
 
 A call is text, of `x`, which is differentiated, and of values from outside. NumPy decides which
 calls there are: those that it carries out on arrays.

@@ -1,4 +1,4 @@
-"""Whatever a function is given besides a tensor, the process goes on, and so does the tape.
+"""No operand of a NumPy function, of any type, crashes the process or breaks the tape.
 
 NumPy makes of odd operands what is no array, or none at all: so these programs are run in a process
 of their own. What else was recorded keeps its gradient.

@@ -1,4 +1,4 @@
-"""Arrays and lists from outside keep the value that they had, on a tape and in a trace.
+"""A tape or trace keeps the values that outside arrays and lists had when they were read.
 
 After a call, all of them are changed in place. What the tape's gradient is, and what the function
 returns the next time, does not depend on it.

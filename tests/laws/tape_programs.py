@@ -1,4 +1,4 @@
-"""A program of NumPy's functions has NumPy's value, and the gradient that differences say.
+"""A program of NumPy functions has NumPy's value, and its gradient equals finite differences.
 
 So has its trace, and so do nested tapes, assignments between reads, what is not recorded, and
 arrays from outside that are changed before the gradient is asked for. The specification is the same

@@ -1,4 +1,4 @@
-"""A tape does what its few rules say, whatever is called in whatever order.
+"""A tape follows its few rules in any order of calls.
 
 The specification is a model in plain Python: what is recorded, since when, and which calls are
 refused. Each call has the model's outcome: a number, None, or the class of an exception.

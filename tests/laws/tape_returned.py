@@ -1,4 +1,4 @@
-"""What users' gradients return is refused, or is a gradient of the shape and dtype it must have.
+"""What a user's gradient function returns is refused, or has the required shape and dtype.
 
 It ends no process, whatever rule it arrives at: these programs are run in a process of their own.
 """

@@ -1,4 +1,4 @@
-"""A function, wrapped in any way, has the values and the gradients of itself, of any order.
+"""Wrapping a function changes neither its values nor its gradients of any order.
 
 Wrappers are tfopt.function, recompute_grad and a custom gradient that is the true one; variables,
 defaults and assignments go through all of them.

@@ -1,4 +1,4 @@
-"""Every argument of every optimizer, wrapper and schedule counts: another value, another answer."""
+"""Every argument of every optimizer, wrapper and schedule has an effect on results."""
 
 from __future__ import annotations
 

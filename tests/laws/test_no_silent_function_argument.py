@@ -1,4 +1,4 @@
-"""Every argument of every public function counts: another value, another answer, or a refusal."""
+"""Every argument of every public function has an effect on results, or is refused."""
 
 from __future__ import annotations
 

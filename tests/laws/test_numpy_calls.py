@@ -1,4 +1,4 @@
-"""NumPy's functions of tensors, called with whatever they may be called with."""
+"""NumPy's functions of tensors, called with every combination of their arguments."""
 
 from __future__ import annotations
 

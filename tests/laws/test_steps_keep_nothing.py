@@ -1,4 +1,4 @@
-"""Steps in every wrapper, taken in every way, keep nothing: what the campaign tries of all."""
+"""Steps in every wrapper, taken in every way, leave nothing in memory."""
 
 from __future__ import annotations
 

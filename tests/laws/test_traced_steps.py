@@ -1,4 +1,4 @@
-"""Steps in a function that is traced: each call of it does what the statements in it do."""
+"""Steps in a traced function: each call does what the function's statements do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States and averages come as a whole: at each line of Python, what is there is old or new."""
+"""Loading states and averages is atomic: at each line of Python they are old or new."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step is one step: whatever is raised in the middle of it, it is taken and counted, or not."""
+"""A step is atomic under exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrapper that does nothing more than the optimizer inside is that optimizer, bit for bit."""
+"""A wrapper without an effect gives the bits of its optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A law that some of its programs break, for the tests of laws themselves."""
+"""A law that some programs break, to test the machinery of laws."""
 
 from __future__ import annotations
 

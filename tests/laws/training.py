@@ -1,4 +1,4 @@
-"""Steps have the specification's bits, whatever they meet.
+"""Steps have the specification's bits, for all combinations of features.
 
 Programs train with any optimizer in any two wrappers, with any storage, clipping, sparse mode and
 decay, on arrays of any dtype, shape and layout, in any way to take a step; between steps, arrays
