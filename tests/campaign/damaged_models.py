@@ -51,6 +51,4 @@ def _cases(seed: int) -> Iterator[Case]:
             yield partial(_edited, path, data, expected, (seed, number))
 
 
-CHECK = Check(
-    _cases, "A model file with changed bytes: is refused, or gives the same answers"
-)
+CHECK = Check(_cases, "A model file with changed bytes: is refused, or gives the same answers")

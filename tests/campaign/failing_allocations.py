@@ -119,9 +119,7 @@ def _cases(seed: int) -> Iterator[Case]:
     folder.cleanup()
 
 
-CHECK = Check(
-    _cases, "A rule, clipping, reading or a step in which any one allocation fails"
-)
+CHECK = Check(_cases, "A rule, clipping, reading or a step in which any one allocation fails")
 
 if __name__ == "__main__":
     weapon = Arms()
