@@ -10,7 +10,8 @@ Zhang ("Accelerated proximal stochastic dual coordinate ascent", 2014) ::
     D(a) = -sum of c_i * phi*(-a_i; y_i) - l2 / 2 * |S(v)|**2,   v = sum of c_i * a_i * x_i / l2
 
 with S(v) = sign(v) * max(|v| - l1 / l2, 0), where for a b the sum of c_i * a_i has to be 0. With an
-l2 of 0, |sum of c_i * a_i * x_i| may nowhere be above l1. Where the largest D is, w is S(v).
+l2 of 0, |sum of c_i * a_i * x_i| may nowhere be above l1. Where the largest D is, w is S(v). If
+each weight has a factor, it multiplies l1 and l2; if none may be negative, l1 is infinite below 0.
 Whichever method finds w, b and a: the minimum is between P - gap and P.
 """
 
@@ -41,6 +42,15 @@ class Problem(NamedTuple):
     l1: float
     l2: float
     intercept: bool = False
+    factor: Numbers | None = None
+    positive: bool = False
+
+    def penalties(self, n_weights: int) -> list[tuple[float, float, float]]:
+        """Return l1 below 0 and above it, and l2, of each weight."""
+        factor = np.ones(n_weights) if self.factor is None else np.asarray(self.factor, float)
+        below = np.full(n_weights, math.inf) if self.positive else self.l1 * factor
+        parts = below, self.l1 * factor, self.l2 * factor
+        return list(zip(*(part.tolist() for part in parts), strict=True))
 
 
 def row(indices: Any, values: Any, dense: Any = (), n_weights: int = 0) -> Row:
@@ -102,7 +112,7 @@ def primal(problem: Problem, w: np.ndarray, b: float) -> float:
     """Return P(w, b)."""
     return math.fsum([
         *losses(problem, w, b, [0.0] * len(problem.x)),
-        *(problem.l1 * np.abs(w) + problem.l2 / 2 * w * w).tolist(),
+        *(penalty(*pair) for pair in zip(w.tolist(), problem.penalties(len(w)), strict=True)),
     ])  # fmt: skip
 
 
@@ -112,8 +122,8 @@ def gap(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> float:
     The terms are Fenchel's and Young's, of each loss and of the penalty of each weight.
     """
     u = weighted_sum(problem, a, len(w))
-    terms = zip(w.tolist(), u.tolist(), strict=True)
-    penalties = [penalty_gap(*pair, problem.l1, problem.l2) for pair in terms]
+    terms = zip(w.tolist(), u.tolist(), problem.penalties(len(w)), strict=True)
+    penalties = [penalty_gap(*each) for each in terms]
     return math.fsum([*losses(problem, w, b, a), *penalties])
 
 
@@ -126,9 +136,17 @@ def losses(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> list[float]
     ]
 
 
-def penalty_gap(w: float, u: float, l1: float, l2: float) -> float:
-    """Return ``g(w) + g*(u) - u * w`` for g(w) = l1 * |w| + l2 / 2 * w**2."""
-    inside = min(max(u, -l1), l1)
+def penalty(w: float, of: tuple[float, float, float]) -> float:
+    """Return ``g(w) = l1 * |w| + l2 / 2 * w**2``, given l1 below 0 and above it, and l2."""
+    below, above, l2 = of
+    return (above * w if w >= 0 else -below * w) + l2 / 2 * w * w
+
+
+def penalty_gap(w: float, u: float, of: tuple[float, float, float]) -> float:
+    """Return ``g(w) + g*(u) - u * w`` for the `penalty` g."""
+    below, above, l2 = of
+    inside = min(max(u, -below), above)
     if l2 == 0:
-        return l1 * abs(w) - u * w if u == inside else math.inf
-    return l1 * abs(w) - inside * w + (l2 * w - (u - inside)) ** 2 / (2 * l2)
+        return penalty(w, of) - u * w if u == inside else math.inf
+    l1_w = penalty(w, (below, above, 0.0))
+    return l1_w - inside * w + (l2 * w - (u - inside)) ** 2 / (2 * l2)

@@ -20,6 +20,7 @@ from tfopt.linear_model._blocks import blocks
 from tfopt.linear_model._blocks.execution import ThreadExecutor
 from tfopt.linear_model._fit import conjugate_gradients, newton, plan
 from tfopt.linear_model._fit.features import working_set
+from tfopt.linear_model._fit.penalty import Penalties
 from tfopt.linear_model._fit.problem import Problem, sample_rows
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model.losses import LOSSES
@@ -130,7 +131,7 @@ def test_working_sets_have_those_that_violate_the_optimality_conditions_most(
     """Of the weights that are not 0, which have three places of four, and of the others."""
     random = np.random.default_rng(seed)
     w, gradient = random.integers(-2, 3, (2, 10)) * random.choice([0.0, 1.0, 0.5], (2, 10))
-    found = working_set(w, gradient, 0.7, size)
+    found = working_set(w, gradient, Penalties.of(10, 0.7, 0.0), size)
     assert found.tolist() == sorted({*found.tolist()})
     assert len(found) == (10 if size >= 5 else size)
     violations = np.where(w != 0, np.abs(gradient + 0.7 * np.sign(w)), np.abs(gradient) - 0.7)

@@ -20,6 +20,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression
 import tfopt
 from tfopt.kernels.linear import coordinate_descent as kernels
 from tfopt.linear_model._fit import plan, quadratic_model
+from tfopt.linear_model._fit.penalty import Penalties
 from tfopt.linear_model._fit.problem import as_rows
 
 PARAMETER = 0.6
@@ -45,20 +46,29 @@ def fitted(loss: str, X: Any, y: np.ndarray, weight: Any = None, **options: Any)
 
 
 def swept(
-    A: np.ndarray, gradient: np.ndarray, w: np.ndarray, l1: float
+    A: np.ndarray, gradient: np.ndarray, w: np.ndarray, down: np.ndarray, up: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Set each weight where ``gradient . d + d . A d / 2 + l1 * |w + d|_1`` is least.
+    """Set each weight where ``gradient . d + d . A d / 2`` and the penalties are least.
 
-    Returns the weights, the gradient there, and by how much steps have lowered the model at least.
+    These are, of each weight, ``up * max(w, 0) + down * max(-w, 0)``. Returns the weights, the
+    gradient there, and by how much steps have lowered the model at least.
     """
     w, gradient, lowered = w.copy(), gradient.copy(), 0.0
     for j, curvature in enumerate(np.diagonal(A).tolist()):
         z = w[j] * curvature - gradient[j]
-        found = np.sign(z) * max(abs(z) - l1, 0.0) / curvature if curvature > 0 else 0.0
+        found = (z - min(max(z, -down[j]), up[j])) / curvature if curvature > 0 else 0.0
         step, w[j] = found - w[j], found
         gradient += A[j] * step
         lowered += curvature * step**2
     return w, gradient, lowered
+
+
+def slopes_of(
+    draws: st.DataObject, random: np.random.Generator, l1: float, n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the penalties' slopes below 0 and above it: l1, or as factors and signs have them."""
+    up = l1 * random.choice([1.0, 0.0, 2.0], n) if draws.draw(st.booleans()) else np.full(n, l1)
+    return np.full(n, np.inf) if draws.draw(st.booleans()) else up, up
 
 
 @settings(max_examples=40)
@@ -73,13 +83,14 @@ def test_sweeps_over_a_matrix_find_one_minimum_after_another(draws: st.DataObjec
         A[0] = A[:, 0] = 0.0
     gradient = 3 * random.standard_normal(n) * (np.diagonal(A) > 0)
     w = random.standard_normal(n) * random.choice([0, 1], n)
-    l1, most = draws.draw(st.sampled_from([0.0, 0.3, 5.0])), draws.draw(st.integers(0, 4))
+    slopes = slopes_of(draws, random, draws.draw(st.sampled_from([0.0, 0.3, 5.0])), n)
+    most = draws.draw(st.integers(0, 4))
     tolerance = draws.draw(st.sampled_from([0.0, 0.1, 10.0]))
     expected, lowered, n_sweeps = (w.copy(), gradient.copy()), math.inf, 0
     while n_sweeps < most and lowered > tolerance:
-        *expected, lowered = swept(A, expected[1], expected[0], l1)
+        *expected, lowered = swept(A, expected[1], expected[0], *slopes)
         n_sweeps += 1
-    assert kernels.descend_matrix(A, gradient, w, l1, tolerance, most) == n_sweeps
+    assert kernels.descend_matrix(A, gradient, w, *slopes, tolerance, most) == n_sweeps
     scale = 1e-12 * (1 + np.abs(expected[1]).max(initial=0.0))
     np.testing.assert_allclose(w, expected[0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=scale)
@@ -91,10 +102,10 @@ def test_a_model_of_features_that_resemble_each_other_is_minimized(seed: int, al
     """Where rounds of sweeps alone would leave a millionth, or a hundredth."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((50, 1)) + alike * random.standard_normal((50, 6))
-    A, l1 = X.T @ X, 0.1
+    A, l1, n = X.T @ X, 0.1, 6
     gradient = -X.T @ (X @ [1, 1, 0, 0, -1, 1] + alike * random.standard_normal(50))
     first, w = gradient.copy(), np.zeros(6)
-    quadratic_model.minimize_model(A, gradient, w, l1, 1e-12)
+    quadratic_model.minimize_model(A, gradient, w, Penalties.of(n, l1, 0.0), 1e-12)
     np.testing.assert_allclose(gradient, first + A @ w, atol=1e-9)
     pulls = np.where(w != 0, gradient + l1 * np.sign(w), np.maximum(np.abs(gradient) - l1, 0))
     assert np.abs(pulls).max() <= 1e-9
@@ -114,7 +125,7 @@ def test_sweeps_over_columns_are_those_over_their_matrix(draws: st.DataObject) -
     columns = as_rows(sparse.csr_array(by_column) if draws.draw(st.booleans()) else by_column)
     D = random.uniform(0, 1, n_samples)
     share = draws.draw(st.sampled_from([0.0, 1 / D.sum()]))
-    l2 = draws.draw(st.sampled_from([0.0, 0.5]))
+    l2 = draws.draw(st.sampled_from([0.0, 0.5])) * random.choice([1.0, 2.0], n)
     X, sums = X.astype(float), D @ X
     A = X.T @ (D[:, None] * X) - share * np.outer(sums, sums)
     curvatures = np.maximum(np.diagonal(A), 0) + l2
@@ -125,19 +136,22 @@ def test_sweeps_over_columns_are_those_over_their_matrix(draws: st.DataObject) -
     if share:
         slopes -= D * slopes.sum() / D.sum()  # the intercept is the best one
     l1, tolerance = draws.draw(st.sampled_from([(0.1, 0.0), (1.0, 1e-3), (9.0, 1.0)]))
-    most = draws.draw(st.integers(0, 12))
+    most, around = draws.draw(st.integers(0, 12)), slopes_of(draws, random, l1, n)
     w, moved = start.copy(), slopes.copy()
     expected, gradient, n_sweeps = start.copy(), X.T @ slopes + l2 * start, 0
     while n_sweeps < most:
         some = expected != 0 if n_sweeps % 5 else np.ones(n, bool)
-        at, _, lowered = swept(A[np.ix_(some, some)], gradient[some], expected[some], l1)
+        at, _, lowered = swept(
+            *(A[np.ix_(some, some)], gradient[some], expected[some]),
+            *(slope[some] for slope in around),
+        )
         step = np.zeros(n)
         step[some] = at - expected[some]
         expected, gradient, n_sweeps = expected + step, gradient + A @ step, n_sweeps + 1
         if some.all() and n_sweeps % 5 == 1 and lowered <= tolerance:
             break
     found = kernels.descend_columns(
-        *columns, D, sums, curvatures, moved, w, share, l1, l2, tolerance, most
+        *columns, D, sums, curvatures, moved, w, share, *around, l2, tolerance, most
     )
     if tolerance or most < 6:  # to 0, sweeps end by rounding
         assert found[0] == n_sweeps
@@ -150,12 +164,20 @@ def test_sweeps_over_columns_are_those_over_their_matrix(draws: st.DataObject) -
 def test_columns_out_of_range_are_refused() -> None:
     columns = [np.ones(2), np.array([0, 3]), np.array([0, 1, 2]), np.zeros((2, 0))]
     arrays = np.ones(3), np.ones(2), np.ones(2), np.ones(3), np.zeros(2)
+    slopes = np.ones(2), np.ones(2)
     with pytest.raises(tfopt.IndexOutOfRangeError):
-        kernels.descend_columns(*columns, *arrays, 0.0, 0.1, 0.0, 0.0, 4)
+        kernels.descend_columns(*columns, *arrays, 0.0, *slopes, np.zeros(2), 0.0, 4)
     with pytest.raises(tfopt.InvalidArgumentError):
-        kernels.descend_columns(*columns, *arrays[:1], np.ones(1), *arrays[2:], 0.0, 0.1, 0.0, 0, 4)
-    with pytest.raises(tfopt.InvalidArgumentError):
-        kernels.descend_matrix(np.eye(2), np.ones(3), np.ones(3), 0.1, 0.0, 4)
+        shorter = *arrays[:1], np.ones(1), *arrays[2:]
+        kernels.descend_columns(*columns, *shorter, 0.0, *slopes, np.zeros(2), 0, 4)
+    for place in range(3):
+        each = [*slopes, np.zeros(2)]
+        each[place] = np.ones(3)
+        with pytest.raises(tfopt.InvalidArgumentError):
+            kernels.descend_columns(*columns, *arrays, 0.0, *each, 0.0, 4)
+    for matrix, slope in ((np.eye(2), np.ones(3)), (np.eye(3), np.ones(2))):
+        with pytest.raises(tfopt.InvalidArgumentError):
+            kernels.descend_matrix(matrix, np.ones(3), np.ones(3), slope, slope, 0.0, 4)
 
 
 # ---- fits

@@ -101,6 +101,8 @@ SDCA: dict[str, list[Any]] = {
     "l1": [0.1, 1.0],
     "l2": [0.1, 10.0],
     "C": [0.1, 10.0],
+    "penalty_factor": [[0.5, 1.0, 2.0, 1.0]],
+    "positive": [True],
     "fit_intercept": [False],
     "solver": ["sdca", "newton-cg", "cd"],  # on few features, "auto" is "newton-cholesky"
     "adaptive": [True],
@@ -227,6 +229,8 @@ def test_all_options_are_tried(kind: type) -> None:
 
 @each_option
 def test_weights_are_repetitions_with_every_option(kind: type, name: str, value: Any) -> None:
+    if name == "penalty_factor":
+        value = np.resize(value, 30)  # of as many features
     model = model_of(kind, name, value)
     if name == "n_hashes":
         pytest.skip("samples are dicts then")

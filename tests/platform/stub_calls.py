@@ -323,10 +323,11 @@ GOOD: dict[str, Any] = {
     "arrays.csr.check_csr": lambda: [*_rows()[:3], (N, D), "X"],
     "linear.visits.moments": lambda: [np.ones((N, WIDTH)), 0],
     "linear.coordinate_descent.descend_matrix": lambda: [
-        np.eye(3), np.ones(3), np.zeros(3), 0.5, 0.0, 4
+        np.eye(3), *np.ones((4, 3)), 0.0, 4
     ],
     "linear.coordinate_descent.descend_columns": lambda: [
-        *_rows(), np.ones(M), *np.ones((2, N)), np.ones(M), np.zeros(N), 0.1, 0.5, 0.1, 0.0, 4
+        *_rows(), np.ones(M), *np.ones((2, N)), np.ones(M), np.zeros(N), 0.1, *np.ones((3, N)),
+        0.0, 4
     ],
     "linear.interior_point.advance": lambda: [np.ones((9, N)), 0.5, 0],
     "linear.interior_point.predict": lambda: [np.ones((9, N)), np.ones(N), 0.5, 0],

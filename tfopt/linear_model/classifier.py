@@ -61,6 +61,13 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     C : float, optional
         1 / l2, to be given instead of l2: a larger one is a weaker penalty, as of scikit-learn's
         ``LogisticRegression(C)``.
+    penalty_factor : sequence of float, optional
+        A factor of each feature's l1 and l2, as glmnet's ``penalty.factor`` (but not rescaled): 0
+        leaves a weight without any penalty. With l1=0 and no 0 they are for every loss and solver,
+        on a scaled copy of X; otherwise for coordinate descent of smooth losses. Not in blocks.
+    positive : bool, default=False
+        Whether no weight may be negative, as of scikit-learn's ``Lasso(positive=True)``: of smooth
+        losses but "multinomial", by coordinate descent; l1 and l2 may both be 0.
     gamma : float, default=1.0
         The width of the quadratic part of the smooth hinge; other losses have none.
     fit_intercept : bool, default=True
@@ -175,6 +182,8 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         l1: float = 0.0,
         l2: float | None = None,
         C: float | None = None,
+        penalty_factor: Sequence[float] | None = None,
+        positive: bool = False,
         gamma: float = 1.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -238,6 +247,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
             f"solver='auto' or {CHOLESKY!r}": self.solver in ("auto", CHOLESKY),
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
             and not self.adaptive,
+            "positive=False and no penalty_factor of 0": self._is_plain,
             "at most 5000 features": n_features <= SOLVERS[CHOLESKY].most_features,
         }
         missing = [what for what, holds in reasons.items() if not holds]
@@ -309,17 +319,19 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
             start[:, :-1], start[:, -1] = last.w, last.bias if self.fit_intercept else 0.0
         with self._solver_options() as options:
             result, duals = solve_multinomial(problem, start, options)
-        return FitResult([result], duals, samples.shift, (n_samples,))
+        return FitResult([result], duals, samples.shift, (n_samples,), scale=samples.scale)
 
     def _set_attributes(self, fit: FitResult) -> None:
-        shift = None if self._is_multinomial else fit.shift
-        super()._set_attributes(dataclasses.replace(fit, shift=shift))
+        plain = dataclasses.replace(fit, shift=None, scale=None)
+        super()._set_attributes(plain if self._is_multinomial else fit)
         if self._is_multinomial:
             theta = fit.results[0].certificate.w
             self.coef_, self.intercept_ = theta[:, :-1].copy(), theta[:, -1].copy()
             if fit.shift is not None:
                 self.intercept_ -= (self.coef_ * fit.shift).sum(axis=1)
                 self.intercept_ -= self.intercept_.mean()
+            if fit.scale is not None:
+                self.coef_ *= fit.scale
 
     def _positive_classes(self, sums: np.ndarray) -> tuple[int, ...]:
         """Return the number of the class that each problem separates from the rest.

@@ -31,7 +31,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
         The penalty that has no values: 0 and 1 by default.
     eps : float, optional
         The smallest l1 as a share of the largest, 1e-3 by default, if `l1s` is a number.
-    gamma, fit_intercept, class_weight
+    penalty_factor, positive, gamma, fit_intercept, class_weight
         See `LinearClassifier`.
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 stratified folds by default.
@@ -82,6 +82,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
 
     _kind = LinearClassifier
     _options = (
+        *("penalty_factor", "positive"),
         *("gamma", "fit_intercept", "class_weight", "solver"),
         *("max_iter", "max_time", "tol", "random_state"),
     )
@@ -95,6 +96,8 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
         l1: float | None = None,
         l2: float | None = None,
         eps: float | None = None,
+        penalty_factor: Any = None,
+        positive: bool = False,
         gamma: float = 1.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -114,6 +117,8 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
         self.l1 = l1
         self.l2 = l2
         self.eps = eps
+        self.penalty_factor = penalty_factor
+        self.positive = positive
         self.gamma = gamma
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
@@ -159,9 +164,9 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
     ----------
     loss, epsilon, quantile, power
         See `LinearRegressor`.
-    l2s, l1s, l1, l2, eps, fit_intercept, refit, solver, max_iter, max_time, tol, n_jobs
+    l2s, l1s, l1, l2, eps, penalty_factor, positive, fit_intercept, refit, solver, max_iter
         See `LinearClassifierCV`.
-    random_state
+    max_time, tol, n_jobs, random_state
         See `LinearClassifierCV`.
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 folds by default.
@@ -198,6 +203,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
 
     _kind = LinearRegressor
     _options = (
+        *("penalty_factor", "positive"),
         *("epsilon", "quantile", "power", "fit_intercept", "solver"),
         *("max_iter", "max_time", "tol", "random_state"),
     )
@@ -211,6 +217,8 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
         l1: float | None = None,
         l2: float | None = None,
         eps: float | None = None,
+        penalty_factor: Any = None,
+        positive: bool = False,
         epsilon: float | None = None,
         quantile: float = 0.5,
         power: float = 1.5,
@@ -231,6 +239,8 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
         self.l1 = l1
         self.l2 = l2
         self.eps = eps
+        self.penalty_factor = penalty_factor
+        self.positive = positive
         self.epsilon = epsilon
         self.quantile = quantile
         self.power = power

@@ -16,8 +16,9 @@ from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.coordinates import RowSpace, pays
 from tfopt.linear_model._fit.fit import FitResult, solve_all
 from tfopt.linear_model._fit.newton_alone import solve_by_newton
+from tfopt.linear_model._fit.penalty import scaled
 from tfopt.linear_model._fit.plan import make_plan
-from tfopt.linear_model._fit.problem import LastFit, Samples, as_rows, centering_shift
+from tfopt.linear_model._fit.problem import LastFit, Problem, Samples, as_rows, centering_shift
 from tfopt.linear_model.fitted import SDCAResults
 from tfopt.linear_model.inference import InferenceMixin
 from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
@@ -31,7 +32,12 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     """A linear model that is fitted by stochastic dual coordinate ascent."""
 
     def _last_fit(
-        self, n_samples: int, n_problems: int, n_features: int, shift: np.ndarray | None
+        self,
+        n_samples: int,
+        n_problems: int,
+        n_features: int,
+        shift: np.ndarray | None,
+        scale: np.ndarray | None = None,
     ) -> LastFit | None:
         """Return the last fit, if this one goes on from there; refuse one of another shape."""
         if not self._is_warm:
@@ -56,6 +62,8 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
                 f"warm_start {where} goes on from the dual variables of the last fit's samples, "
                 + reason
             )
+        if scale is not None:
+            w = w / scale
         if shift is not None:
             bias = bias + (w * shift).sum(axis=1)
         has_duals = length == n_samples and not self._in_blocks  # blocks have their own
@@ -66,7 +74,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     ) -> Samples:
         """Return what all fits to the same samples need, whatever their penalties."""
         most = SOLVERS[CHOLESKY].most_features
-        if self.l1 == self._l2() == 0 and X.shape[1] > most:
+        if self.l1 == self._l2() == 0 and self._is_plain and X.shape[1] > most:
             raise InvalidArgumentError(
                 f"without a penalty there may be at most {most} features, and X has {X.shape[1]}: "
                 "set l2 above 0"
@@ -77,10 +85,15 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
                 f"{X.shape[1]} features, and at most {SOLVERS[self.solver].most_features} are "
                 f"allowed; set solver={self._other_solver(X.shape[1])!r}"
             )
-        n_threads = self._n_threads()
+        n_threads, scale, factor = self._n_threads(), None, self._factor(X.shape[1])
+        if factor is not None and self._is_plain:
+            scale, factor = 1 / np.sqrt(factor), None
+            X = scaled(X, scale)
         samples = Samples(
             *(as_rows(X), X.shape, None, target, n_problems, weights),
             *(self._constant_intercept, n_threads),
+            scale=scale,
+            factor=factor,
         )
         if not self.fit_intercept or sparse.issparse(X):
             return samples
@@ -88,8 +101,8 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         samples.sum_of_squares = float(moments[1].sum())
 
         def is_factorized() -> bool:
-            problem = self._problem(X.shape[1], 1, samples.rows)
-            if not problem.is_penalized:
+            problem = self._problem_of(samples, 1)
+            if not problem.is_penalized and problem.is_plain:
                 return True
             asked = self._parameters()._replace(polish=False)
             plan = make_plan(problem, asked, n_problems, lambda: samples.mean_square)
@@ -101,6 +114,11 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         rows = as_rows(X - shift)
         return dataclasses.replace(samples, rows=rows, shift=shift, sum_of_squares=None)
 
+    def _problem_of(self, samples: Samples, n_threads: int) -> Problem:
+        """Return the objective of samples in memory."""
+        problem = self._problem(samples.shape[1], n_threads, samples.rows)
+        return problem._replace(factor=samples.factor, positive=bool(self.positive))
+
     def _solve(self, samples: Samples) -> None:
         """Fit to samples in memory."""
         fit = self._solved(samples)
@@ -111,14 +129,14 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         """Solve the problem of each class, in parallel."""
         n, (n_samples, n_features) = samples.n_problems, samples.shape
         workers, n_threads = samples.workers_and_threads()
-        problem = self._problem(n_features, n_threads, samples.rows)
+        problem = self._problem_of(samples, n_threads)
         if samples.squares_overflow(problem.l2 or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
-        last = self._last_fit(n_samples, n, n_features, samples.shift)
+        last = self._last_fit(n_samples, n, n_features, samples.shift, samples.scale)
         start, square = partial(samples.initial_point, problem, last), lambda: samples.mean_square
         duals, results = np.empty((n if self.keep_duals else 0, n_samples)), None
         with self._solver_options() as options:
-            if not problem.is_penalized or samples.offset is not None:
+            if (not problem.is_penalized and problem.is_plain) or samples.offset is not None:
                 problem = problem._replace(offset=samples.offset)
                 results = solve_by_newton(problem, start, n, options, duals)
             elif problem.has_few_rows and pays(problem, options, square):
@@ -129,7 +147,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
             if results is None:
                 plan = make_plan(problem, options, n, square)
                 results = solve_all(problem, start, n, options, plan, workers, duals)
-        return FitResult(results, duals, samples.shift, (n_samples,))
+        return FitResult(results, duals, samples.shift, (n_samples,), scale=samples.scale)
 
     def _several(self) -> tuple[float, ...] | None:
         """Return the values of the loss's parameter, if there are several; None of one."""

@@ -31,6 +31,8 @@ class SDCAResults(SDCAOptions):
         self.intercept_ = np.array([point.bias for point in points])
         if fit.shift is not None:
             self.intercept_ -= (self.coef_ * fit.shift).sum(axis=1)
+        if fit.scale is not None:
+            self.coef_ *= fit.scale
         self.__dict__.pop("dual_coef_", None)
         if self.keep_duals:
             self.dual_coef_ = fit.duals

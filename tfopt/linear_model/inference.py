@@ -48,8 +48,9 @@ class InferenceMixin:
         Raises
         ------
         InvalidArgumentError
-            For other losses, with l1 or class_weight, for more than two classes or one target, if
-            there are not more samples than coefficients, and if features depend on each other.
+            For other losses, with l1, positive or class_weight, for more than two classes or one
+            target, if there are not more samples than coefficients, and if features depend on each
+            other.
 
         Notes
         -----
@@ -71,7 +72,8 @@ class InferenceMixin:
         if not self.fit_intercept:
             F = F[:-1, :-1]
         A = F.copy()
-        np.einsum("ii->i", A)[: coef.shape[1]] += self._l2()
+        factor = self._factor(coef.shape[1])
+        np.einsum("ii->i", A)[: coef.shape[1]] += self._l2() * (1.0 if factor is None else factor)
         inverse = _inverse(A)
         scale = 1.0
         if not phi.has_unit_dispersion:
@@ -118,6 +120,9 @@ class InferenceMixin:
             ),
             f"l1={self.l1!r} makes coefficients 0, which then are not normally distributed": (
                 self.l1 > 0
+            ),
+            "positive=True leaves coefficients at 0, which then are not normally distributed": (
+                bool(self.positive)
             ),
             f"class_weight={class_weight!r} changes the samples' weights: give these": (
                 class_weight is not None

@@ -19,7 +19,7 @@ from tfopt.kernels.platform import runtime
 from tfopt.linear_model._fit.problem import NO_ROWS, Problem, Rows
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.progress import reporting
-from tfopt.linear_model.validation import check_count, check_number
+from tfopt.linear_model.validation import EachPenalty, check_count, check_number
 
 __all__ = [
     "CG",
@@ -107,6 +107,8 @@ class Needs(NamedTuple):
         Whether it solves for several classes as one problem, too.
     without_penalty : bool
         Whether l1 and l2 may both be 0, of a loss that is a likelihood.
+    takes_each : bool
+        Whether weights may have penalties of their own, 0 ones too, or may not be negative.
     """
 
     smooth: bool | None = True
@@ -116,9 +118,12 @@ class Needs(NamedTuple):
     visits: bool = False
     is_joint: bool = False
     without_penalty: bool = False
+    takes_each: bool = False
 
-    def unmet(self, loss: PointwiseLoss, l1: float, l2: float) -> str | None:
+    def unmet(self, loss: PointwiseLoss, l1: float, l2: float, plain: bool = True) -> str | None:
         """Return which need a problem does not meet, or None."""
+        if not (plain or self.takes_each):
+            return "positive=False, and no factor of 0 nor, with l1, any in penalty_factor"
         if l1 == l2 == 0 and self.without_penalty and loss.is_likelihood:
             return None
         if l1 > 0 and not self.takes_l1:
@@ -126,7 +131,7 @@ class Needs(NamedTuple):
         if self.smooth is not None and self.smooth != loss.is_smooth:
             kind = "smooth loss" if self.smooth else "loss with a corner"
             return f"a {kind}, not loss={loss.name!r}"
-        if l2 == 0 and (self.l2 or l1 == 0):
+        if l2 == 0 and plain and (self.l2 or l1 == 0):
             return "l2 above 0" if self.l2 else "l1 or l2 above 0"
         return None
 
@@ -144,16 +149,16 @@ SOLVERS = {
     SDCA: Needs(smooth=None, takes_l1=True, visits=True),
     CHOLESKY: Needs(most_features=5000, without_penalty=True),
     CG: Needs(is_joint=True),
-    DESCENT: Needs(takes_l1=True, l2=False),
+    DESCENT: Needs(takes_l1=True, l2=False, takes_each=True),
     INTERIOR: Needs(smooth=False, most_features=5000),
 }
 
 
 def applies(solver: str, objective: Problem) -> bool:
     """Whether a solver meets with what it needs."""
-    needs = SOLVERS[solver]
+    needs, penalties = SOLVERS[solver], (objective.l1, objective.l2, objective.is_plain)
     few = objective.n_weights <= needs.most_features
-    return few and needs.unmet(objective.phi, objective.l1, objective.l2) is None
+    return few and needs.unmet(objective.phi, *penalties) is None
 
 
 def has_hessian(objective: Problem) -> bool:
@@ -162,8 +167,8 @@ def has_hessian(objective: Problem) -> bool:
 
 
 def has_descent(objective: Problem) -> bool:
-    """Whether there is an l1 that coordinate descent is for."""
-    return objective.l1 > 0 and applies(DESCENT, objective)
+    """Whether there are penalties that coordinate descent is for."""
+    return (objective.l1 > 0 or not objective.is_plain) and applies(DESCENT, objective)
 
 
 def _seed_of(random_state: Any) -> int:
@@ -215,12 +220,10 @@ class LossChoice:
                     f"{name}={value!r} does not apply to loss={self.loss!r}: it is for loss="
                     + " or ".join(map(repr, losses))
                 )
-        if own is None:
-            return 1.0
-        return own.checked(getattr(self, own.name))
+        return 1.0 if own is None else own.checked(getattr(self, own.name))
 
 
-class SDCAOptions(LossChoice):
+class SDCAOptions(LossChoice, EachPenalty):
     """The options of an SDCA estimator."""
 
     l1: Any
@@ -247,6 +250,7 @@ class SDCAOptions(LossChoice):
         if self.max_time is not None:
             check_number("max_time", self.max_time, 0, open_end=True)
         self._l2()
+        self._check_factor([name for name, needs in SOLVERS.items() if needs.takes_each])
         partitions = self.num_loss_partitions
         if self._has_blocks:
             for size in partitions:
@@ -259,8 +263,7 @@ class SDCAOptions(LossChoice):
 
     def _check_solver(self) -> None:
         """Refuse a solver that does not apply, or that would ignore options."""
-        solver = self.solver
-        if solver not in ("auto", *SOLVERS):
+        if (solver := self.solver) not in ("auto", *SOLVERS):
             raise ValueError(f"solver must be one of {['auto', *SOLVERS]}, not {solver!r}")
         if solver != "auto" and self._in_blocks:
             raise ValueError(
@@ -276,18 +279,17 @@ class SDCAOptions(LossChoice):
                 f"solver={solver!r} does not visit samples: adaptive and num_loss_partitions are "
                 "for solver='sdca'"
             )
-        unmet = needs.unmet(self._phi, self.l1, self._l2())
-        if unmet is not None:
+        if (unmet := needs.unmet(self._phi, self.l1, self._l2(), self._is_plain)) is not None:
             other = self._other_solver()
             raise ValueError(f"solver={solver!r} needs {unmet}: set solver={other!r}")
 
     def _other_solver(self, n_features: int = 0) -> str:
         """Return the name of a solver that does apply: "sdca" only if no other does."""
-        l1, l2 = float(self.l1), self._l2()
+        problem = self._phi, float(self.l1), self._l2(), self._is_plain
         sdca, *others = [
             name
             for name, needs in SOLVERS.items()
-            if needs.unmet(self._phi, l1, l2) is None and n_features <= needs.most_features
+            if needs.unmet(*problem) is None and n_features <= needs.most_features
         ]
         return others[0] if others else sdca
 
@@ -310,7 +312,7 @@ class SDCAOptions(LossChoice):
 
     def _check_without_l2(self) -> None:
         """Refuse l2 = 0 where neither coordinate descent applies nor, without l1, Newton."""
-        penalty = self.l1 > 0
+        penalty = self.l1 > 0 or not self._is_plain
         fits = [
             name
             for name, needs in SOLVERS.items()
@@ -324,8 +326,7 @@ class SDCAOptions(LossChoice):
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
             and not self.adaptive,
         }
-        missing = [what for what, holds in reasons.items() if not holds]
-        if missing:
+        if missing := [what for what, holds in reasons.items() if not holds]:
             raise ValueError(f"l2=0 needs {', '.join(missing)}")
 
     @property

@@ -99,7 +99,7 @@ class WarmFits:
         """Return a path for each problem if that is cheap, else none."""
         model, data = self.model, self.data
         _, n_threads = data.workers_and_threads()
-        objective = model._problem(data.shape[1], n_threads, data.rows)
+        objective = model._problem_of(data, n_threads)
         squared = objective.phi.is_quadratic
         if squared and self.l1s.any():
             plan = make_plan(objective, Parameters(DESCENT))
@@ -112,7 +112,7 @@ class WarmFits:
             plan = make_plan(objective, model._parameters(), data.n_problems)
             applies = plan.solver == CHOLESKY
             applies = applies and not self.l1s.any() and not model._phi.is_joint
-        if not applies or objective.phi.is_linear_far:
+        if not applies or objective.phi.is_linear_far or not objective.is_plain:
             return []
         if data.squares_overflow(self.l2s.min() or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
@@ -125,7 +125,7 @@ class WarmFits:
     def without(self, test: np.ndarray, train: np.ndarray) -> WarmFits:
         """Return fits to the samples of `train`, which are all but those of `test`."""
         fits, (X, y, weights), (path,) = copy.copy(self), self._samples, self._paths
-        held = X[test] if self.data.shift is None else X[test] - self.data.shift
+        held = self.data.moved(X[test])
         assert isinstance(path, LeastSquares)
         fits.model, fits._fold = copy.copy(self.model), train
         fits._paths = [path.without(as_rows(held), y[test], weights[test])]
@@ -157,7 +157,8 @@ class WarmFits:
         if len(solved) < len(results):
             self._paths = []
             return None
-        return FitResult(solved, np.empty((0, 0)), self.data.shift, self.data.shape[:1])
+        data = self.data
+        return FitResult(solved, np.empty((0, 0)), data.shift, data.shape[:1], scale=data.scale)
 
     def _solve_paths(self, options: Parameters) -> list[SolverResult | None]:
         """Return the next solution of each path, or None where no step leads there."""

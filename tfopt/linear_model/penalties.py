@@ -10,6 +10,7 @@ import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.linear import visits
+from tfopt.linear_model._fit.penalty import Penalties
 from tfopt.linear_model._fit.problem import Samples
 from tfopt.linear_model.constant_model import Counts
 from tfopt.linear_model.estimator import SDCAEstimator
@@ -98,14 +99,28 @@ def largest_l1(model: SDCAEstimator, data: Samples) -> float:
     """Return an l1 with which all weights are 0, whatever l2 is.
 
     There is none smaller for smooth losses; of others the duals are not unique.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a feature has no penalty, so that its weight is not 0.
     """
-    objective = model._problem(data.shape[1], data.n_threads, data.rows)._replace(l2=1.0)
+    objective = model._problem_of(data, data.n_threads)._replace(l2=1.0)
+    factor, scale = model._factor(data.shape[1]), 1.0 if data.scale is None else data.scale
+    factors = np.ones(data.shape[1]) if factor is None else factor
+    if not factors.all():
+        raise InvalidArgumentError(
+            "with a factor of 0 in penalty_factor the largest useful l1 is not known: give the "
+            "values as l1s, not how many"
+        )
+    slopes = Penalties.of(factors.size, 1.0, 0.0, factors, model.positive)
     largest = 0.0
     for k in range(data.n_problems):
         examples = np.zeros(data.shape[0], visits.EXAMPLE)
         examples["y"], examples["weight"] = y, w = data.target(k), data.weights
         examples["a"] = _duals_of_constant(objective.phi, y, w, objective.intercept)
-        largest = max(largest, float(np.abs(objective.weights_of(examples)).max(initial=0)))
+        reaches = slopes.reaches(objective.weights_of(examples) / scale)
+        largest = max(largest, float(reaches.max(initial=0)))
     return largest
 
 

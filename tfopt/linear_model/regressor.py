@@ -62,7 +62,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         ``Lasso(alpha)`` is ``l1 = alpha * n_samples`` and ``l2 = 0``;
         ``PoissonRegressor(alpha)``, ``GammaRegressor(alpha)`` and ``TweedieRegressor(power=p,
         alpha=alpha)`` are ``l2 = alpha * sum(sample_weight)``.
-    C
+    C, penalty_factor, positive
         See `LinearClassifier`.
     epsilon : float, optional
         The distance from the label beyond which "huber" is linear, above 0 and by default 1.35; or
@@ -131,6 +131,8 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         l1: float = 0.0,
         l2: float | None = None,
         C: float | None = None,
+        penalty_factor: Sequence[float] | None = None,
+        positive: bool = False,
         epsilon: float | None = None,
         quantile: float | Sequence[float] = 0.5,
         power: float = 1.5,
@@ -225,7 +227,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
     def _solved_together(self, samples: Samples) -> FitResult | None:
         """Solve for several targets by one factorization, if it applies to each of them."""
         _, n_threads = samples.workers_and_threads()
-        objective = self._problem(samples.shape[1], n_threads, samples.rows)
+        objective = self._problem_of(samples, n_threads)
         plan = make_plan(objective, self._parameters(), samples.n_problems)
         if (
             plan.solver != CHOLESKY
@@ -244,7 +246,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         duals = np.empty((0, samples.shape[0]))
         if self.keep_duals:
             duals = residuals(objective, points, [result.certificate for result in solved])
-        return FitResult(solved, duals, samples.shift, samples.shape[:1])
+        return FitResult(solved, duals, samples.shift, samples.shape[:1], scale=samples.scale)
 
     def _check_sums(self, weighted: float, squares: float) -> None:
         """Refuse targets without a minimum, given their weighted sum and that of their squares."""

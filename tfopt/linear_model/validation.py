@@ -19,6 +19,7 @@ from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.kernels.arrays import csr
 
 __all__ = [
+    "EachPenalty",
     "CheckedData",
     "check_count",
     "check_number",
@@ -271,3 +272,82 @@ class CheckedData:
         return validate_data(
             self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], **options
         )
+
+
+class EachPenalty:
+    """An estimator whose weights may have penalties of their own."""
+
+    penalty_factor: Any = None
+    positive: Any = False
+    loss: Any
+    l1: Any
+    solver: Any
+    adaptive: Any
+    num_loss_partitions: Any
+    _in_blocks: Any
+    _l2: Any
+    _phi: Any
+
+    def _check_factor(self, solvers: list[str]) -> None:
+        """Refuse factors out of range, and penalties of each weight but for some solvers."""
+        if not isinstance(self.positive, (bool, np.bool_)):
+            raise InvalidArgumentError(f"positive must be True or False, not {self.positive!r}")
+        factor = self._factors
+        if factor is not None:
+            if factor.ndim != 1 or not (np.isfinite(factor).all() and (factor >= 0).all()):
+                raise InvalidArgumentError(
+                    "penalty_factor must have a finite number for each feature, none below 0, and "
+                    f"not be {self.penalty_factor!r}"
+                )
+            if self.l1 == self._l2() == 0:
+                raise InvalidArgumentError(
+                    "penalty_factor multiplies l1 and l2, which are both 0: set one above 0"
+                )
+        if factor is None and not self.positive:
+            return
+        if self._in_blocks:
+            raise InvalidArgumentError(
+                "penalty_factor and positive do not apply to fits in blocks: set "
+                "num_loss_partitions to a number or None"
+            )
+        if self._is_plain:
+            return
+        able = ["auto", *solvers]
+        reasons = {
+            f"a smooth loss, not loss={self.loss!r}": self._phi.is_smooth,
+            f"one problem for each class, not loss={self.loss!r}": not self._phi.is_joint,
+            f"solver={' or '.join(map(repr, able))}": self.solver in able,
+            "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
+            and not self.adaptive,
+        }
+        if missing := [what for what, holds in reasons.items() if not holds]:
+            raise InvalidArgumentError(
+                "positive=True, a factor of 0 in penalty_factor, and any factors beside l1 need "
+                + ", ".join(missing)
+            )
+
+    @property
+    def _factors(self) -> np.ndarray | None:
+        """The factors of the penalties, unless all are 1."""
+        if self.penalty_factor is None:
+            return None
+        try:
+            factor = np.array(self.penalty_factor, np.float64)
+        except (TypeError, ValueError):
+            factor = np.array(np.nan)
+        return None if factor.ndim == 1 and (factor == 1).all() else factor
+
+    def _factor(self, n_features: int) -> np.ndarray | None:
+        """Return the factors of as many features."""
+        if self.penalty_factor is not None and len(self.penalty_factor) != n_features:
+            raise InvalidArgumentError(
+                f"penalty_factor has {len(self.penalty_factor)} numbers, and X has {n_features} "
+                "features: give one for each"
+            )
+        return self._factors
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether all weights have the same penalty, of features that are scaled for it."""
+        factor = self._factors
+        return not self.positive and (factor is None or (self.l1 == 0 and bool(factor.all())))

@@ -7,7 +7,8 @@ def descend_matrix(
     A: NDArray[float64],
     gradient: NDArray[float64],
     w: NDArray[float64],
-    l1: float,
+    down: NDArray[float64],
+    up: NDArray[float64],
     tolerance: float,
     max_sweeps: int,
 ) -> int: ...
@@ -22,8 +23,9 @@ def descend_columns(
     slopes: NDArray[float64],
     w: NDArray[float64],
     share: float,
-    l1: float,
-    l2: float,
+    down: NDArray[float64],
+    up: NDArray[float64],
+    l2: NDArray[float64],
     tolerance: float,
     max_sweeps: int,
 ) -> tuple[int, float]: ...

@@ -1,10 +1,12 @@
-"""Cyclic coordinate descent on quadratic models of the losses, with l1 and l2 penalties.
+"""Cyclic coordinate descent on quadratic models of the losses, with penalties of each weight.
 
 The model of the objective at weights w0, for all w, is
 
-    q . (w - w0) + (w - w0) . A (w - w0) / 2 + l1 * |w|_1
+    q . (w - w0) + (w - w0) . A (w - w0) / 2 + up . max(w, 0) + down . max(-w, 0)
 
 where A = X^T D X + l2, D the curvatures of the losses, and q their gradient, that of l2 included.
+Each weight has slopes up and down of its own, and l2: both slopes are l1, and a weight that may not
+be negative has an infinite one downwards.
 The intercept follows the weights: it takes its best value for them. One function has the matrix A,
 of features that are few; the other one the columns of X.
 """
@@ -20,20 +22,21 @@ cdef enum:
     FULL_EVERY = 5      # sweeps from one over all features to the next; others skip zero weights
 
 
-cdef inline double minimum(double w, double gradient, double curvature,
-                           double l1) noexcept nogil:
+cdef inline double minimum(double w, double gradient, double curvature, double down,
+                           double up) noexcept nogil:
     """The weight that minimizes the model along its coordinate: a soft threshold."""
     cdef double z = w * curvature - gradient
-    if curvature <= 0 or -l1 <= z <= l1:
+    if curvature <= 0 or -down <= z <= up:
         return 0
-    return (z - l1 if z > 0 else z + l1) / curvature
+    return (z - up if z > 0 else z + down) / curvature
 
 
 def descend_matrix(const double[:, ::1] A not None, double[::1] gradient not None,
-                   double[::1] w not None, double l1, double tolerance, Py_ssize_t max_sweeps):
+                   double[::1] w not None, const double[::1] down not None,
+                   const double[::1] up not None, double tolerance, Py_ssize_t max_sweeps):
     """Sweep over the weights until a sweep lowers the model by no more than half the tolerance.
 
-    Updates w, and the gradient of the model without l1.
+    Updates w, and the gradient of the model without the slopes.
 
     Returns
     -------
@@ -46,13 +49,15 @@ def descend_matrix(const double[:, ::1] A not None, double[::1] gradient not Non
     check_length("gradient", gradient.shape[0], n)
     check_length("A", A.shape[0], n)
     check_length("a row of A", A.shape[1], n)
+    check_length("down", down.shape[0], n)
+    check_length("up", up.shape[0], n)
     with nogil:
         caller = fp_enter(False)
         while sweep < max_sweeps:
             sweep += 1
             moved = 0
             for j in range(n):
-                found = minimum(w[j], gradient[j], A[j, j], l1)
+                found = minimum(w[j], gradient[j], A[j, j], down[j], up[j])
                 step = found - w[j]
                 if step != 0:
                     w[j] = found
@@ -69,7 +74,8 @@ def descend_columns(const real[::1] data not None, const index[::1] indices not 
                     const index[::1] indptr not None, const real[:, ::1] dense not None,
                     const double[::1] bends not None, const double[::1] sums not None,
                     const double[::1] curvatures not None, double[::1] slopes not None,
-                    double[::1] w not None, double share, double l1, double l2,
+                    double[::1] w not None, double share, const double[::1] down not None,
+                    const double[::1] up not None, const double[::1] l2 not None,
                     double tolerance, Py_ssize_t max_sweeps):
     """Sweep over the weights as `descend_matrix` does; most sweeps skip weights that are 0.
 
@@ -89,6 +95,7 @@ def descend_columns(const real[::1] data not None, const index[::1] indices not 
         Updated.
     share : float
         1 / the sum of bends; 0 without an intercept.
+    down, up, l2 : ndarray of float64, shape (n_features,)
 
     Returns
     -------
@@ -108,6 +115,9 @@ def descend_columns(const real[::1] data not None, const index[::1] indices not 
     check_length("sums", sums.shape[0], n)
     check_length("curvatures", curvatures.shape[0], n)
     check_length("bends", bends.shape[0], n_samples)
+    check_length("down", down.shape[0], n)
+    check_length("up", up.shape[0], n)
+    check_length("l2", l2.shape[0], n)
     with nogil:
         caller = fp_enter(False)
         while sweep < max_sweeps and not bounds.outside:
@@ -118,8 +128,8 @@ def descend_columns(const real[::1] data not None, const index[::1] indices not 
                 if w[j] == 0 and not full:
                     continue
                 gradient = predict(data, indices, indptr, dense, j, at, 0, &bounds)
-                gradient += sums[j] * bias_step + l2 * w[j]
-                found = minimum(w[j], gradient, curvatures[j], l1)
+                gradient += sums[j] * bias_step + l2[j] * w[j]
+                found = minimum(w[j], gradient, curvatures[j], down[j], up[j])
                 step = found - w[j]
                 if step == 0 or bounds.outside:
                     continue

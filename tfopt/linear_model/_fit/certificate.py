@@ -238,10 +238,11 @@ def scaled_gap(
 
         -sum of weight * phi*(-a) - sum of max(|X^T (weight * a)| - l1, 0)**2 / (2 * l2)
 
-    For l2 = 0 the second sum is a constraint, into which the dual variables are scaled. They may be
-    for any l2, if that gives the smaller gap: a small l2 makes violations expensive. What a factor
-    s adds to the examples' part is counted as (1 - s)**2 times the losses: minus the derivatives of
-    the squared loss have that gap, and those of others if s is 0.
+    For l2 = 0 the second sum is a constraint, into which the dual variables are scaled; but that of
+    weights without any penalty is for the caller. They may be scaled for any l2, if that gives the
+    smaller gap: a small l2 makes violations expensive. What a factor s adds to the examples' part
+    is counted as (1 - s)**2 times the losses: minus the derivatives of the squared loss have that
+    gap, and those of others if s is 0.
 
     Parameters
     ----------
@@ -259,19 +260,11 @@ def scaled_gap(
     scale : float
         The factor, up to 1.
     """
-    l1, l2, whole = objective.l1, objective.l2, math.inf
-    if l2 > 0:
-        whole = penalty_gap(objective, w, x_duals / l2, None if errors is None else errors / l2)
-    if l1 == 0:
-        return whole, 1.0
-    sizes = np.abs(x_duals) if errors is None else np.abs(x_duals) + errors
-    largest = float(np.maximum.reduce(sizes, initial=0.0))
-    if largest <= l1 and errors is None and l2 > 0:
-        return whole, 1.0
-    scale = l1 / largest if largest > l1 else 1.0
-    inside = np.clip(scale * x_duals, -l1, l1)
-    gaps = (l1 if errors is None else l1 + scale * errors) * np.abs(w) - inside * w
-    if l2 > 0:
-        gaps += l2 / 2 * np.square(w)
-    scaled = float(np.add.reduce(gaps))
-    return (scaled, scale) if scaled + (1 - scale) ** 2 * losses < whole else (whole, 1.0)
+    penalties, found = objective.penalties, []
+    has_corner = penalties.up > 0
+    reaches = penalties.reaches(x_duals, errors)
+    for some in (has_corner & (penalties.l2 == 0), has_corner):
+        scale = 1 / max(1.0, float(np.maximum.reduce(reaches[some], initial=0.0)))
+        gaps = penalties.gaps(w, scale * x_duals, None if errors is None else scale * errors)
+        found.append((float(np.add.reduce(gaps)), scale))
+    return min(found, key=lambda each: each[0] + (1 - each[1]) ** 2 * losses)

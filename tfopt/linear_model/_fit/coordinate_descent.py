@@ -1,4 +1,4 @@
-"""Proximal Newton steps by coordinate descent on working sets, for smooth losses and any l1, l2.
+"""Proximal Newton steps by coordinate descent on working sets, for smooth losses and any penalties.
 
 A step minimizes a quadratic model of the losses plus the penalties over the weights of a working
 set: those that are not 0, and those that violate the optimality conditions most. For the squared
@@ -25,6 +25,7 @@ from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.quadratic_model import QuadraticModel
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model._fit.unpenalized import check_separation, moved_duals
 
 __all__ = ["CoordinateDescent"]
 
@@ -129,14 +130,14 @@ class CoordinateDescent(Steps):
             )
             if monitor.should_certify_step(point):
                 state = state._replace(certified=state.step_duals)
-                state, point = certify(objective, state, point, losses, each.predicted)
+                state, point = self._certify(state, point, losses, each.predicted)
                 each.is_certified = math.isfinite(point.gap)
         if point is None or not math.isfinite(point.gap):
             each.gradient = each.model.gradient(state, w)
             point = estimate_scaled(objective, each.point, losses, -each.gradient[:-1], 0.0)
             each.is_certified = monitor.should_certify_step(point)
             if each.is_certified:
-                state, point = certify_slopes(objective, state, point, losses, each.gradient)
+                state, point = self._certify_slopes(state, point, losses, each.gradient)
         self.design.states[problem] = state
         return point
 
@@ -157,7 +158,7 @@ class CoordinateDescent(Steps):
         precise = objective.phi.is_quadratic  # the model is exact
         gap = min(each.relative_gap, self.tol) if precise else each.relative_gap
         left = each.gradient.copy()
-        left[:-1] += objective.l2 * w
+        left[:-1] += each.model.penalties.l2 * w
         step, predicted = each.model.step(state, w, left, PRECISION * gap**2 * point.objective)
         left[-1] = left[-1] if objective.intercept else 0.0
         promised = promised_decrease(objective, w, left, step)
@@ -182,30 +183,41 @@ class CoordinateDescent(Steps):
         assert each.gradient is not None
         losses = each.tangents.losses
         point = estimate_scaled(self.objective, each.point, losses, -each.gradient[:-1], 0.0)
-        states[problem], point = certify_slopes(
-            self.objective, states[problem], point, losses, each.gradient
-        )
+        states[problem], point = self._certify_slopes(states[problem], point, losses, each.gradient)
         return point
 
+    def _certify(
+        self, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
+    ) -> tuple[RowState, Certificate]:
+        """Compute the duality gap of a point with the dual variables that are to be certified."""
+        objective, w, cost = self.objective, point.w, 0.0
+        of_zeros = state._replace(certified=np.zeros_like(state.certified))
+        has_free = not objective.is_plain and bool(objective.penalties.are_free.any())
+        if has_free:
+            moved = moved_duals(objective, self.features, state, w, losses)
+            if moved is None:
+                check_separation(objective, self.features, state, w, point.bias)
+                return of_zeros, point._replace(gap=point.objective)
+            certified, x_duals, cost = moved
+            state = state._replace(certified=certified)
+        apart, scale = scaled_gap(objective, w, losses, x_duals)
+        state = state._replace(certified=scale * state.certified)
+        gap = max(float(rows.gap_sums(objective, state, point.bias)[1]), 0.0)
+        gap = (math.sqrt(gap) + math.sqrt(cost)) ** 2 + apart if cost else gap + apart
+        if has_free and not gap < point.objective:
+            check_separation(objective, self.features, state, w, point.bias)
+            return of_zeros, point._replace(gap=point.objective)
+        return state, point._replace(gap=max(gap, 0.0))
 
-def certify(
-    objective: Problem, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
-) -> tuple[RowState, Certificate]:
-    """Compute the duality gap of a point with the dual variables that are to be certified."""
-    apart, scale = scaled_gap(objective, point.w, losses, x_duals)
-    state = state._replace(certified=scale * state.certified)
-    gap = float(rows.gap_sums(objective, state, point.bias)[1]) + apart
-    return state, point._replace(gap=max(gap, 0.0))
-
-
-def certify_slopes(
-    objective: Problem, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
-) -> tuple[RowState, Certificate]:
-    """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
-    state = state._replace(certified=rows.minus_slopes(objective, state))
-    if not objective.intercept:
-        return certify(objective, state, point, losses, -gradient[:-1])
-    state = rows.projected(objective, state, rows.dual_residual(objective, state))
-    x_duals = np.zeros(objective.n_weights)
-    visits.weights_of(*objective.rows, state.examples_with(state.certified), x_duals, 1.0)
-    return certify(objective, state, point, losses, x_duals)
+    def _certify_slopes(
+        self, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
+    ) -> tuple[RowState, Certificate]:
+        """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
+        objective = self.objective
+        state = state._replace(certified=rows.minus_slopes(objective, state))
+        if not objective.intercept:
+            return self._certify(state, point, losses, -gradient[:-1])
+        state = rows.projected(objective, state, rows.dual_residual(objective, state))
+        x_duals = np.zeros(objective.n_weights)
+        visits.weights_of(*objective.rows, state.examples_with(state.certified), x_duals, 1.0)
+        return self._certify(state, point, losses, x_duals)

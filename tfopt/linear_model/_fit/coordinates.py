@@ -40,7 +40,8 @@ def pays(objective: Problem, asked: Parameters, mean_square: Callable[[], float]
     data, _, _, dense = objective.rows
     n, m = dense.shape
     applies = asked.solver == "auto" and not asked.asks_for_visits
-    applies = applies and objective.l1 == 0 and objective.l2 > 0 and data.size == 0
+    applies = applies and objective.l1 == 0 and objective.l2 > 0 and objective.is_plain
+    applies = applies and data.size == 0
     if not (applies and objective.has_few_rows and n <= work.MOST_WEIGHTS):
         return False
     few = objective._replace(rows=as_rows(np.broadcast_to(0.0, (n, n))), n_weights=n)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from tfopt.linear_model._fit.penalty import Penalties
 from tfopt.linear_model._fit.problem import Problem, Rows, as_rows
 from tfopt.linear_model.validation import checked_sparse
 
@@ -50,7 +51,7 @@ class Features:
         )
 
 
-def working_set(w: np.ndarray, gradient: np.ndarray, l1: float, size: int) -> np.ndarray:
+def working_set(w: np.ndarray, gradient: np.ndarray, penalties: Penalties, size: int) -> np.ndarray:
     """Return the features whose weights are to be moved, ascending.
 
     Those with weights that are not 0, and of the others those that violate the optimality
@@ -61,7 +62,7 @@ def working_set(w: np.ndarray, gradient: np.ndarray, l1: float, size: int) -> np
     ----------
     w, gradient : ndarray, shape (n_weights,)
         The gradient is of the losses and l2.
-    l1 : float
+    penalties : Penalties
     size : int
         How many.
     """
@@ -69,10 +70,10 @@ def working_set(w: np.ndarray, gradient: np.ndarray, l1: float, size: int) -> np
         return np.arange(w.size)
     active, others = np.flatnonzero(w), np.flatnonzero(w == 0)
     n_active = min(active.size, max(size - size // 4, size - others.size))
+    violations = penalties.violations(w, gradient)
     if n_active < active.size:
-        violations = np.abs(gradient[active] + l1 * np.sign(w[active]))
-        active = active[_largest(violations, n_active)]
-    others = others[_largest(np.abs(gradient[others]), size - n_active)]
+        active = active[_largest(violations[active], n_active)]
+    others = others[_largest(violations[others], size - n_active)]
     return np.sort(np.concatenate([active, others]))
 
 

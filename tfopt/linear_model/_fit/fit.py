@@ -45,6 +45,8 @@ class FitResult:
         The numbers of rows of the blocks.
     names : tuple of str, or None
         The names of the features, if blocks have them.
+    scale : ndarray or None
+        What the features were then multiplied by.
     """
 
     results: list[SolverResult]
@@ -52,6 +54,7 @@ class FitResult:
     shift: np.ndarray | None
     lengths: tuple[int, ...]
     names: tuple[str, ...] | None = None
+    scale: np.ndarray | None = None
 
 
 def solve_all(

@@ -178,7 +178,7 @@ class LeastSquares:
                     self._factors[l2] = factor
                 w -= left
             else:
-                minimize_model(A, left, w, l1, precision * self._value)
+                minimize_model(A, left, w, objective.penalties, precision * self._value)
             point = self._certificate(objective, w)
             if point.relative_gap <= tol:
                 break

@@ -300,9 +300,9 @@ def proximal_step(
 
     (A proximal Newton step: Lee, Sun, Saunders, 2014.)
     """
-    model, g = ModelMatrix.of(objective, hessian), gradient[:-1]
+    model, g = ModelMatrix.of(hessian, objective.penalties, objective.intercept), gradient[:-1]
     tolerance = PRECISION * weighted_sum(g, g / np.diagonal(model.A))
-    moved, _, bias_step = model.minimum(w, g, float(gradient[-1]), objective.l1, tolerance)
+    moved, _, bias_step = model.minimum(w, g, float(gradient[-1]), tolerance)
     return np.append(moved - w, bias_step)
 
 
@@ -316,7 +316,8 @@ def working_set_steps(
     working = {}
     for k, point in certificates.items():
         size = max(SMALLEST_SET, 2 * int(np.count_nonzero(point.w)))
-        working[k] = working_set(point.w, gradients[k][:-1], objective.l1, min(size, LARGEST_SET))
+        penalties, most = objective.penalties, min(size, LARGEST_SET)
+        working[k] = working_set(point.w, gradients[k][:-1], penalties, most)
     steps = {}
     for k, hessian in design.hessians_of(working).items():
         chosen, w = working[k], certificates[k].w
@@ -374,8 +375,9 @@ def promised_decrease(
 ) -> float:
     """Return by how much a step lowers the objective to first order, l1 aside."""
     promised = -weighted_sum(gradient, step)
-    if objective.l1 > 0:
-        promised += objective.l1 * float(np.add.reduce(np.abs(w) - np.abs(w + step[:-1])))
+    if objective.l1 > 0 or not objective.is_plain:
+        sizes = objective.penalties.sizes
+        promised += float(np.add.reduce(sizes(w) - sizes(w + step[:-1])))
     return promised
 
 

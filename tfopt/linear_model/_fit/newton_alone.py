@@ -23,6 +23,7 @@ from tfopt.linear_model._fit.newton import armijo_holds
 from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem
 from tfopt.linear_model._fit.steps import Steps
+from tfopt.linear_model._fit.unpenalized import refuse_separated
 from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import CHOLESKY, Parameters
 
@@ -152,7 +153,7 @@ class NewtonAlone(Steps):
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
         assert self._point is not None
         if going and self.objective.phi.is_classification and not self.objective.is_penalized:
-            _refuse_separated(self._state, self._point[1])
+            refuse_separated(self._state.examples, self._state.wx + self._point[1])
         return [] if self._moved else [0]
 
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
@@ -198,13 +199,3 @@ def _gap(
     if objective.l2 > 0:
         gap += float(np.square(left[:-1]).sum()) / (2 * objective.l2)
     return gap, clipped
-
-
-def _refuse_separated(state: rows.RowState, bias: float) -> None:
-    """Raise InvalidArgumentError if all samples with weight are on the right side."""
-    margins = state.examples["y"] * (state.wx + bias)
-    if margins[state.examples["weight"] > 0].min() > 0:
-        raise InvalidArgumentError(
-            "without a penalty there is no minimum: these weights separate the classes, and larger "
-            "ones always have smaller losses; set l2 above 0"
-        )

@@ -345,7 +345,7 @@ def _begins_with_descent(
     """Whether coordinate descent is less work than epochs, given its own."""
     if asked.asks_for_visits:
         return False
-    if objective.l2 == 0:
+    if not applies(SDCA, objective):
         return True
     if mean_square is None:
         return False

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from tfopt.kernels.arrays import csr
 from tfopt.kernels.linear import second_order, visits
+from tfopt.linear_model._fit.penalty import Penalties, scaled
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.validation import checked_sparse
 
@@ -78,6 +79,10 @@ class Problem(NamedTuple):
         The largest number of threads; 0: that of `tfopt.threads`.
     offset : ndarray, shape (n_examples,), or None
         What is added to x . w + b of each example; `newton_alone` alone knows of it.
+    factor : ndarray, shape (n_weights,), or None
+        By what l1 and l2 of each weight are multiplied, if not all by 1.
+    positive : bool
+        Whether no weight may be negative. Coordinate descent alone knows of this and of factors.
     """
 
     rows: Rows
@@ -88,6 +93,8 @@ class Problem(NamedTuple):
     intercept: bool
     threads: int
     offset: np.ndarray | None = None
+    factor: np.ndarray | None = None
+    positive: bool = False
 
     @property
     def loss(self) -> tuple[str, float]:
@@ -108,6 +115,16 @@ class Problem(NamedTuple):
     @property
     def is_penalized(self) -> bool:
         return self.l1 > 0 or self.l2 > 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all weights have the same penalty, on both sides of 0."""
+        return self.factor is None and not self.positive
+
+    @property
+    def penalties(self) -> Penalties:
+        """The penalty of each weight."""
+        return Penalties.of(self.n_weights, self.l1, self.l2, self.factor, self.positive)
 
     @property
     def shrink(self) -> float:
@@ -156,7 +173,9 @@ class Problem(NamedTuple):
         return H
 
     def penalty(self, w: np.ndarray) -> float:
-        """Return l1 * |w|_1 + l2 / 2 * |w|**2."""
+        """Return l1 * |w|_1 + l2 / 2 * |w|**2, or the sum of each weight's."""
+        if not self.is_plain:
+            return self.penalties.value(w)
         l1 = self.l1 * np.add.reduce(np.abs(w)) if self.l1 > 0 else 0.0
         l2 = self.l2 / 2 * np.add.reduce(np.square(w)) if self.l2 > 0 else 0.0
         return float(l1 + l2)
@@ -194,7 +213,7 @@ class InitialPoint(NamedTuple):
 
 
 class LastFit(NamedTuple):
-    """An earlier fit that is thought to be near, for the shifted features.
+    """An earlier fit that is thought to be near, for the features as they are in `Samples`.
 
     Attributes
     ----------
@@ -301,7 +320,7 @@ class Samples:
     Attributes
     ----------
     rows : tuple of ndarray
-        The features, minus `shift`.
+        The features, times `scale` and minus `shift`.
     shape : tuple of int
     shift : ndarray, shape (n_features,), or None
     target : callable
@@ -319,6 +338,8 @@ class Samples:
         What is added to the scores, of a loss that has no other targets for it.
     row_space : RowSpace or None
         Coordinates of the rows, which serve all penalties, when they have been needed.
+    scale, factor : ndarray, shape (n_features,), or None
+        By the scale all weights have the same penalty; where none does, the factor of each.
     """
 
     rows: Rows
@@ -332,6 +353,13 @@ class Samples:
     sum_of_squares: float | None = None
     offset: np.ndarray | None = None
     row_space: RowSpace | None = None
+    scale: np.ndarray | None = None
+    factor: np.ndarray | None = None
+
+    def moved(self, X: Any) -> Any:
+        """Return other samples as these are."""
+        X = X if self.scale is None else scaled(X, self.scale)
+        return X if self.shift is None else X - self.shift
 
     def initial_point(self, objective: Problem, last: LastFit | None, k: int) -> InitialPoint:
         """Return where the solver of a problem starts: at the weights 0, or at the last fit."""

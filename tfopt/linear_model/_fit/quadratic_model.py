@@ -14,6 +14,7 @@ from scipy import sparse
 from tfopt.kernels.linear import coordinate_descent, second_order
 from tfopt.linear_model._fit import rows
 from tfopt.linear_model._fit.features import Features, working_set
+from tfopt.linear_model._fit.penalty import Penalties
 from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.rows import RowState
 from tfopt.linear_model.loss_record import weighted_sum
@@ -35,7 +36,7 @@ CURVATURE_ROUNDING = 1e-12
 
 
 class ModelMatrix(NamedTuple):
-    """A quadratic model of the losses and l2, whose intercept is eliminated.
+    """A quadratic model of the losses and the penalties, whose intercept is eliminated.
 
     Attributes
     ----------
@@ -44,28 +45,30 @@ class ModelMatrix(NamedTuple):
         The intercept's column.
     share : float
         1 / the intercept's curvature; 0 without an intercept.
+    penalties : Penalties
     """
 
     A: np.ndarray
     sums: np.ndarray
     share: float
+    penalties: Penalties
 
     @classmethod
-    def of(cls, objective: Problem, hessian: np.ndarray) -> ModelMatrix:
+    def of(cls, hessian: np.ndarray, penalties: Penalties, intercept: bool) -> ModelMatrix:
         """Return the model with the Hessian of the losses, where the intercept is last."""
-        model = cls(*without_intercept(hessian, objective.intercept))
-        np.einsum("ii->i", model.A)[:] += objective.l2
+        model = cls(*without_intercept(hessian, intercept), penalties)
+        np.einsum("ii->i", model.A)[:] += penalties.l2
         return model
 
     def minimum(
-        self, w: np.ndarray, gradient: np.ndarray, slope: float, l1: float, tolerance: float
+        self, w: np.ndarray, gradient: np.ndarray, slope: float, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """Return the weights at the minimum, the model's gradient there, and the intercept's step.
 
         `gradient` is that of the losses and l2 at w, and `slope` that by the intercept.
         """
         new, left = w.copy(), gradient - self.sums * (self.share * slope)
-        minimize_model(self.A, left, new, l1, tolerance)
+        minimize_model(self.A, left, new, self.penalties, tolerance)
         return new, left, -self.share * (slope + weighted_sum(self.sums, new - w))
 
 
@@ -74,7 +77,7 @@ class QuadraticModel:
 
     def __init__(self, objective: Problem, features: Features, factors: np.ndarray):
         self.objective, self.features, self.factors = objective, features, factors
-        self.size = SMALLEST
+        self.size, self.penalties = SMALLEST, objective.penalties
         self.working = np.zeros(0, np.intp)
         self.matrix: ModelMatrix | None = None
         per_column = objective.n_features // objective.n_weights
@@ -87,7 +90,8 @@ class QuadraticModel:
         if self.size < n / 2 or n > self.most_in_matrix or self._is_known(np.arange(n)):
             return rows.gradient(self.objective, state, self.factors)
         gradient, H = rows.newton_system(self.objective, state)
-        self.working, self.matrix = np.arange(n), ModelMatrix.of(self.objective, H)
+        self.working = np.arange(n)
+        self.matrix = ModelMatrix.of(H, self.penalties, self.objective.intercept)
         return gradient
 
     def _is_known(self, working: np.ndarray) -> bool:
@@ -103,7 +107,7 @@ class QuadraticModel:
         that it predicts, too.
         """
         n = w.size
-        working = working_set(w, gradient[:-1], self.objective.l1, self.size)
+        working = working_set(w, gradient[:-1], self.penalties, self.size)
         descend = self._by_matrix if working.size <= self.most_in_matrix else self._by_columns
         new, left, bias_step = descend(
             state, working, w[working], gradient[working], float(gradient[-1]), tolerance
@@ -114,7 +118,7 @@ class QuadraticModel:
         step[-1] = bias_step
         if left is None or working.size < n:
             return step, None
-        return step, self.objective.l2 * new - left
+        return step, self.penalties.l2 * new - left
 
     def _by_matrix(
         self,
@@ -134,9 +138,10 @@ class QuadraticModel:
                 working.size,
                 objective.threads,
             )
-            self.matrix = ModelMatrix.of(objective, H)
+            some = self.penalties.taken(working)
+            self.matrix = ModelMatrix.of(H, some, objective.intercept)
         assert self.matrix is not None
-        return self.matrix.minimum(w, gradient, slope, objective.l1, tolerance)
+        return self.matrix.minimum(w, gradient, slope, tolerance)
 
     def _by_columns(
         self,
@@ -156,7 +161,8 @@ class QuadraticModel:
             squares = np.einsum("ij,ij,i->j", taken, taken, bends)
         total = bends.sum()
         share = float(1 / total) if objective.intercept and total > 0 else 0.0
-        curvatures = _curvatures(squares - share * sums**2, squares) + objective.l2
+        penalties = self.penalties.taken(working)
+        curvatures = _curvatures(squares - share * sums**2, squares) + penalties.l2
         first = -share * slope  # of the intercept, which is then the best for the weights
         new, slopes = w.copy(), state.grad_pointwise + first * bends
         _, bias_step = coordinate_descent.descend_columns(
@@ -167,8 +173,9 @@ class QuadraticModel:
             slopes,
             new,
             share,
-            objective.l1,
-            objective.l2,
+            penalties.down,
+            penalties.up,
+            penalties.l2,
             tolerance,
             SWEEPS,
         )
@@ -194,30 +201,34 @@ def _curvatures(left: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def minimize_model(
-    A: np.ndarray, gradient: np.ndarray, w: np.ndarray, l1: float, tolerance: float
+    A: np.ndarray, gradient: np.ndarray, w: np.ndarray, penalties: Penalties, tolerance: float
 ) -> None:
-    """Minimize a model given as a matrix; updates w and the model's gradient without l1.
+    """Minimize a model given as a matrix, with l2; updates w and the model's gradient.
 
     Sweeps find the signs of the weights. Where features resemble each other they converge slowly
     after that, and a linear system for the weights that are not 0 goes on: on the way to its
-    solution the first weight that would change its sign becomes 0.
+    solution the first weight that would change its sign becomes 0, if its penalty has a corner.
     """
     for _ in range(ROUNDS):
         n_active = int(np.count_nonzero(w))
         most = max(SWEEPS_BEFORE_SOLVING, n_active // 4)
-        if coordinate_descent.descend_matrix(A, gradient, w, l1, tolerance, most) < most:
+        slopes = penalties.down, penalties.up
+        if coordinate_descent.descend_matrix(A, gradient, w, *slopes, tolerance, most) < most:
             return
         active = np.flatnonzero(w)
-        signs = np.sign(w[active])
-        step = -(gradient[active] + l1 * signs)
+        signs, before = np.sign(w[active]), w[active]
+        step = -(gradient[active] + penalties.slopes(w)[active] * signs)
         if not second_order.solve(A[np.ix_(active, active)], step):
             continue
+        has_corner = (penalties.down + penalties.up)[active] > 0
         with np.errstate(divide="ignore", invalid="ignore"):
-            crossings = np.where(step * signs < 0, -w[active] / step, np.inf)
+            crossings = np.where(has_corner & (step * signs < 0), -before / step, np.inf)
         first = int(np.argmin(crossings)) if crossings.size else 0
         share = min(1.0, float(crossings[first])) if crossings.size else 1.0
         moved = share * step
         if share < 1:
-            moved[first] = -w[active[first]]
+            moved[first] = -before[first]
+        beyond = has_corner & ((before + moved) * signs < 0)  # which is rounding
+        moved[beyond] = -before[beyond]
         w[active] += moved
         gradient += np.sum(A[active] * moved[:, None], axis=0)
