@@ -1,22 +1,23 @@
-"""Fixtures for all tests: the two implementations, and restoring settings afterwards."""
+"""What all tests share: which of them run, the two implementations, settings that are restored."""
 
 from __future__ import annotations
 
 import gc
 import os
-import re
 from collections import Counter
 from collections.abc import Generator
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # processes share the cores: waiting threads must not spin
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import numpy as np
 import pytest
 from common.cases import TRIED
 from common.specified import SPECIFIED
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 
 import tfopt
 import tfopt_ref
@@ -34,69 +35,66 @@ settings.register_profile("long", settings.get_profile("fresh"), max_examples=10
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
-# ---- pytest -m quick: at most a minute on one core, as docs/contributing.md says
+# ---- which tests run: a sample without a path, `pytest` or `pytest --sample PATH`, else all
 
 HERE = Path(__file__).parent
-#: Files and folders that are slow although their imports do not show it.
-SLOW = {
-    "cli": "each test reads data and trains",
-    "live": "TensorFlow takes seconds to import",
-    "meta": "all examples of the documentation",
-    "golden/test_golden.py": "fifty steps of every optimizer",
-    "rules/test_twin.py": "every rule on several threads, with arrays that these are worth",
+#: The most cases of a test that are in a sample.
+CASES = 8
+#: Folders that are not in a sample, unless they are named.
+LEFT_OUT = {
+    "campaign": "minutes of random faults",
+    "cluster": "processes of Dask, Ray and MPI",
+    "cuda": "a compiler, or a GPU",
+    "live": "other libraries, which take seconds to import",
 }
-#: Imports of tests that start processes or clusters, compile, or compare with other libraries.
-_SLOW_IMPORT = re.compile(
-    r"^\s*(import|from) (dask|distributed|multiprocessing|sklearn|subprocess)\b"
-    r"|^\s*from (common\.dask_cluster|devices|golden\.with_tensorflow) ",
-    re.MULTILINE,
-)
-#: The maximum number of quick cases of a test.
-_CASES = 30
+_GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
-@cache
-def _is_slow(file: Path) -> bool:
-    name = Path(os.path.relpath(file, HERE))
-    named = name.parts[0] in SLOW or name.as_posix() in SLOW
-    return named or bool(_SLOW_IMPORT.search(file.read_text(encoding="utf-8")))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", action="store_true", help=f"run at most {CASES} cases of a test")
 
 
-#: What takes a minute each: it is run if it is named on the command line, as .ci/run does.
-ON_REQUEST = (HERE / "cuda", HERE / "live/test_sklearn_suite.py")
+def pytest_configure(config: pytest.Config) -> None:
+    """Without a path, run a sample; pytest-xdist hands the option on to its workers."""
+    config.option.sample |= config.args_source is pytest.Config.ArgsSource.TESTPATHS
 
 
-def pytest_report_header(config: pytest.Config) -> list[str]:
+def pytest_report_header(config: pytest.Config) -> str | None:
     """Say what is not run."""
-    named = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
-    return [
-        f"not run unless it is named: pytest {path.relative_to(HERE.parent)}"
-        for path in ON_REQUEST
-        if not any(path == name or path in name.parents for name in named)
-    ]
+    if not config.option.sample:
+        return None
+    return (
+        f"a sample: at most {CASES} cases of each test, laws without their coverings, and nothing "
+        f"of {', '.join(LEFT_OUT)}; pytest tests runs everything"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what is not named, and keep ``pytest -m quick`` from importing what it skips.
-
-    pytest does not ask about paths that are named.
-    """
-    if collection_path in ON_REQUEST:
-        return True
-    quick = config.option.markexpr == "quick" and collection_path.suffix == ".py"
-    return True if quick and _is_slow(collection_path) else None
+    """Leave folders out of a sample; pytest does not ask about paths that are named."""
+    left_out = collection_path.parent == HERE and collection_path.name in LEFT_OUT
+    return True if left_out and config.option.sample else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark some cases of each test as quick, except property tests and slow files."""
-    functions: dict[object, list[pytest.Item]] = {}
+def in_sample(case: int, cases: int) -> bool:
+    """Whether a case is in an even sample, whose steps are no multiples of any pattern's."""
+    return case * _GOLDEN_RATIO % 1 < CASES / cases
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave cases out of a sample."""
+    if not config.option.sample:
+        return
+    tests: dict[object, list[pytest.Item]] = {}
     for item in items:
-        if not is_hypothesis_test(getattr(item, "obj", None)) and not _is_slow(item.path):
-            functions.setdefault((item.path, getattr(item, "originalname", "")), []).append(item)
-    for cases in functions.values():
-        step = len(cases) // _CASES | 1  # odd, because arguments often come in pairs
-        for item in cases[::step]:
-            item.add_marker(pytest.mark.quick)
+        tests.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    chosen = {
+        item
+        for cases in tests.values()
+        for number, item in enumerate(cases)
+        if in_sample(number, len(cases))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
 
 
 @pytest.fixture(params=[tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])

@@ -233,6 +233,7 @@ def test_mutants_are_killed_by_tests_that_reach_them(tmp_path: Path) -> None:
         "anew": True,
         "tests": {str(tmp_path / "test_served.py"): "digest"},
         "numbering": "digest",
+        "sample": False,
     }
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     tests = str(Path(__file__).parents[1])

@@ -1,4 +1,4 @@
-"""The command: ``python -m campaign.mutants [--seconds N] [--seed S] [--count N] [--only FILE]``.
+"""The command: ``python -m campaign.mutants [--seconds N] [--seed S] [--count N] [--sample]``.
 
 It builds a copy of this checkout, beside it, with the mutants of the seed, and runs them until the
 time is over; begun again, it goes on. Verdicts are kept there by the mutants' lines, so that after
@@ -43,6 +43,7 @@ def _serve(
     numbers: list[int],
     chosen: Chosen,
     most: float = 0.0,
+    sample: bool = False,
 ) -> Server:
     """Start a server that runs some mutants, or records what tests reach if there are none."""
     own = folder / name
@@ -53,7 +54,8 @@ def _serve(
     files = test_files(copy / "tests")
     job = {
         "folder": str(own),
-        "record": str(folder / "record.json"),
+        "record": str(folder / f"record{'.sample' * sample}.json"),
+        "sample": sample,
         "mutants": numbers,
         "most": most,
         "anew": most == PATIENCE[-1],
@@ -131,6 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--set", choices=SETS, default="baseline", help="of instructions")
     parser.add_argument("--again", action="store_true", help="also try what was killed before")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--sample", action="store_true", help="only what pytest runs by default")
     parser.add_argument("--out", action="store_true", help="write the results that the page shows")
     parser.add_argument("--folder", type=Path, help="for the copy; by default beside the checkout")
     options = parser.parse_args(arguments)
@@ -150,11 +153,11 @@ def main(arguments: list[str] | None = None) -> int:
         and fnmatch.fnmatch(mutant.file, options.only)
     ]
     if numbers:
-        _serve(folder, options.set, "recorder", [], chosen).verdicts(end)
+        _serve(folder, options.set, "recorder", [], chosen, sample=options.sample).verdicts(end)
     for most in PATIENCE:
         shares = [numbers[k :: options.jobs] for k in range(options.jobs)]
         servers = [
-            _serve(folder, options.set, f"server{k}", share, chosen, most)
+            _serve(folder, options.set, f"server{k}", share, chosen, most, options.sample)
             for k, share in enumerate(shares)
             if share
         ]

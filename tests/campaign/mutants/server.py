@@ -250,6 +250,7 @@ def main() -> None:
     folder = Path(job["folder"])
     page = Page(folder / "page")
     options = ["-q", "-p", "no:cacheprovider", "--no-header", f"--basetemp={folder / 'tmp'}"]
+    options += ["--sample"] * job["sample"]
     sys.exit(pytest.main([*options, *job["tests"]], plugins=[Server(job, page)]))
 
 
