@@ -215,10 +215,15 @@ def test_imports_are_seen(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("package", "n"), [(tfopt, 200), (tfopt_ref, 30)])
-def test_nothing_imports_itself_by_way_of_others(package: ModuleType, n: int) -> None:
+def is_read(graph: dict[str, set[str]]) -> bool:
+    """Whether most modules import others, as they do if their imports have been found."""
+    return sum(map(bool, graph.values())) > len(graph) / 2 > 0
+
+
+@pytest.mark.parametrize("package", [tfopt, tfopt_ref])
+def test_nothing_imports_itself_by_way_of_others(package: ModuleType) -> None:
     graph = graph_of(modules_of(Path(str(package.__file__)).parent))
-    assert len(graph) > n and sum(map(len, graph.values())) > 2 * n
+    assert is_read(graph)
     assert circles_in(graph) == []
 
 
@@ -266,7 +271,7 @@ def test_what_is_imported_upward_is_found() -> None:
 
 def test_no_folder_imports_what_is_above_it() -> None:
     graph = graph_of(modules_of(Path(str(tfopt.__file__)).parent), annotations=True)
-    assert len(graph) > 200 and sum(map(len, graph.values())) > 800
+    assert is_read(graph)
     assert upward(graph) == []
 
 

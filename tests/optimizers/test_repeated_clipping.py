@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bound_anew import bind_anew
 
-from tfopt.kernels.update.repetition import Repeats
 from tfopt.optimizers import Adam, LossScaleOptimizer, WeightAverage
-from tfopt.optimizers.step.gradients import apart_from, as_taken
 from tfopt.optimizers.step.request import StepRequest
 
 AROUND: dict[str, Callable[[Any], Any]] = {
@@ -28,20 +27,6 @@ LIMITS = [
 ]
 
 
-class Fresh(Repeats):
-    """Repeats nothing."""
-
-    def keep(self, bound: Any) -> bool:
-        return False
-
-
-def make_fresh(optimizer: Any) -> None:
-    """Let an optimizer, and those inside, bind each step anew."""
-    for each in optimizer._tree():
-        vars(each).update(_repeated=Fresh(as_taken, apart_from))
-        vars(each).update(_prepared=Fresh(as_taken, apart_from))
-
-
 @pytest.mark.parametrize("arrays", [1, 3])
 @pytest.mark.parametrize("around", AROUND)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
@@ -50,7 +35,7 @@ def test_steps_clip_again(limits: dict[str, Any], dtype: str, around: str, array
     """Within the limits and beyond, by factors of all sizes, and by none that is finite."""
     random, repeats = np.random.default_rng(0), False
     ours, fresh = (AROUND[around](Adam(0.1, **limits)) for _ in range(2))
-    make_fresh(fresh)
+    bind_anew(fresh)
     of, others = ([np.ones(5, dtype) for _ in range(arrays)] for _ in range(2))
     top = float(np.finfo(dtype).max)
     for size in (0.01, 1, 30, 0, 0.01, top / 8, top / 8, 1, np.inf, 1, np.nan, 0.5):
@@ -70,7 +55,7 @@ def test_steps_clip_again(limits: dict[str, Any], dtype: str, around: str, array
 def test_limits_can_be_changed_between_steps(limits: dict[str, Any]) -> None:
     opt, w, grad = Adam(0.1, **limits), np.ones(4, np.float32), np.full(4, 3, np.float32)
     other, v = Adam(0.1, **limits), np.ones(4, np.float32)
-    make_fresh(other)
+    bind_anew(other)
     norm = "global_clipnorm" if "global_clipnorm" in limits else "clipnorm"
     for change in ({}, {}, {"clipvalue": 0.25}, {}, {"clipvalue": None}, {}, {norm: 2.0}, {}):
         for each, array in ((opt, w), (other, v)):

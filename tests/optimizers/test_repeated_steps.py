@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from bound_anew import Fresh, bind_anew
 from common.wrapper_cases import Lookahead
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ import tfopt
 from tfopt import IndexedSlices, Variable
 from tfopt.kernels import kernels
 from tfopt.kernels.update.multi_tensor import many_call
-from tfopt.kernels.update.repetition import Repeats, Repetition
+from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers import (
     SGD,
     Adam,
@@ -34,7 +35,6 @@ from tfopt.optimizers.base import optimizer_base as contract
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 from tfopt.optimizers.state import tree
 from tfopt.optimizers.state.config import OPTIMIZERS
-from tfopt.optimizers.step.gradients import apart_from, as_taken
 from tfopt.optimizers.step.request import StepRequest
 
 RULES = sorted(name for name, kind in OPTIMIZERS.items() if issubclass(kind, RuleOptimizer))
@@ -67,22 +67,10 @@ def list_of(pairs: Any) -> list[Any]:
     return list(pairs)
 
 
-class Fresh(Repeats):
-    """Repeats nothing."""
-
-    def keep(self, bound: Any) -> bool:
-        return False
-
-
-def fresh() -> Fresh:
-    return Fresh(as_taken, apart_from)
-
-
 def sides(make: Callable[[], Any]) -> list[Any]:
     """Return an optimizer, and one that prepares every step."""
     optimizers = [make(), make()]
-    for each in optimizers[1]._tree():
-        vars(each).update(_repeated=fresh(), _prepared=fresh())
+    bind_anew(optimizers[1])
     return optimizers
 
 
