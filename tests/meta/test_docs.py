@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import doctest
-import importlib
-import importlib.util
 import inspect
-import pkgutil
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from common.documented import examples, modules
 
 import tfopt
 import tfopt_ref
@@ -29,17 +27,6 @@ PAGES = [
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: Pages whose Python needs a machine that the tests have not: it is parsed, not run.
 NOT_RUN = {"gpu.md": "a GPU"}
-#: Modules whose examples need another package.
-NEEDED = {"tfopt.interop.torch": "torch", "tfopt.mpi": "mpi4py", "tfopt.ray": "ray"}
-
-
-def modules(package: ModuleType) -> list[ModuleType]:
-    names = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    names = [n for n in names if not n.rpartition(".")[2].startswith("_")]  # private, or Cython's
-    for module, needed in NEEDED.items():
-        if importlib.util.find_spec(needed) is None:
-            names = [n for n in names if n != module and not n.startswith(f"{module}.")]
-    return [package, *map(importlib.import_module, names)]
 
 
 def specified(module: ModuleType) -> list[str]:
@@ -78,8 +65,7 @@ def test_examples_of_a_page(page: Path) -> None:
 
 @pytest.mark.parametrize("module", modules(tfopt) + modules(tfopt_ref), ids=lambda m: m.__name__)
 def test_examples_of_docstrings(module: ModuleType) -> None:
-    typed = {"__name__": "__main__"}  # a class of an example is its user's
-    for test in doctest.DocTestFinder(exclude_empty=True).find(module, extraglobs=typed):
+    for test in examples(module):
         assert run(test).failed == 0, test.name
 
 
