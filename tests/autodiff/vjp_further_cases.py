@@ -261,6 +261,8 @@ def _matrices() -> list[tuple[str, Callable[..., Any], Any]]:
          lambda a, b: np.einsum("ij,jk,ki->", a, b, a @ b, optimize=True), (A, M)),
         ("dot of many", np.dot, (A, _drawn((2, 4, 3), 4))),
         ("inner of many", np.inner, (CUBE, A)),
+        ("dot of a scalar", lambda a, b: np.dot(a, b[0]) * np.dot(b[1], a), (A, V)),
+        ("inner of a scalar", lambda a, b: np.inner(b[0], a), (A, V)),
         ("matrix_power 0", lambda a: np.linalg.matrix_power(a, 0) * a, (SQUARE,)),
         ("matvec", getattr(np, "matvec", np.dot), (A, W)),
         ("vecmat", getattr(np, "vecmat", np.dot), (V, A)),
