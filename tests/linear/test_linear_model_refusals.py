@@ -210,10 +210,6 @@ SDCA_CLASSES: dict[str, tuple[dict[str, Any], str]] = {
         {"solver": "interior-point", "loss": "logistic", **WHOLE},
         "needs a loss with a corner, not loss='logistic'",
     ),
-    "l1 in the interior": (
-        {"solver": "interior-point", "loss": "hinge", "l1": 1.0, **WHOLE},
-        "needs l1=0, not l1=1.0: set solver='sdca'",
-    ),
     "a class's weight is negative": ({"class_weight": {0: -1.0}}, "class_weight must have finite"),
     "a class's weight is NaN": ({"class_weight": {0: np.nan}}, "class_weight must have finite"),
     "a class's weight is infinite": ({"class_weight": {0: np.inf}}, "class_weight must have fini"),

@@ -42,7 +42,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     .. math:: \sum_i c_i\, \phi(y_i (x_i \cdot w + b)) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
     by stochastic dual coordinate ascent [1]_ [2]_, and by Newton's method or, for the hinge, an
-    interior-point method if l1 is 0 and that is faster. The minimum is at most `dual_gap_` below
+    interior-point method if that is faster. The minimum is at most `dual_gap_` below
     `objective_`: the dual variables in `dual_coef_` prove it.
 
     Parameters
@@ -55,8 +55,8 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         Penalty on the scale of the *sum* of losses, as in TensorFlow. The smaller l2 is in
         relation to it, the more epochs a fit takes.
     l2 : float, optional
-        On the same scale, by default 1: a larger one is a stronger penalty. 0 needs l1 above 0 and
-        coordinate descent, of a smooth loss; or, without any penalty, the logistic loss, at most
+        On the same scale, by default 1: a larger one is a stronger penalty. 0 needs l1 above 0, and
+        for the hinge at most 5000 features; or, without any penalty, the logistic loss, at most
         5000 features that do not depend on each other, and classes that no line separates.
     C : float, optional
         1 / l2, to be given instead of l2: a larger one is a weaker penalty, as of scikit-learn's
@@ -79,7 +79,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         "sdca" is dual coordinate ascent, and nothing else. Newton's method, with its linear systems
         solved by Cholesky factorization or by conjugate gradients, is for l1 = 0, and coordinate
         descent ("cd") for any l1; neither is for the hinge, for which there is the interior-point
-        method with l1 = 0. "auto", the default, takes the one that is expected to be the least work
+        method. "auto", the default, takes the one that is expected to be the least work
         until the gap is within `tol`; where that is uncertain, a few epochs of dual coordinate
         ascent come first, and show whether another takes over. `history_` has the reasons. Fixed
         blocks need "auto".

@@ -21,7 +21,7 @@ from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import LastFit, Problem, Samples, as_rows, centering_shift
 from tfopt.linear_model.fitted import SDCAResults
 from tfopt.linear_model.inference import InferenceMixin
-from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
+from tfopt.linear_model.parameters import CHOLESKY, INTERIOR, SOLVERS
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.validation import check_offset, check_total, without_offset
 
@@ -78,6 +78,12 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
             raise InvalidArgumentError(
                 f"without a penalty there may be at most {most} features, and X has {X.shape[1]}: "
                 "set l2 above 0"
+            )
+        most = SOLVERS[INTERIOR].most_features
+        if self._l2() == 0 and not self._phi.is_smooth and X.shape[1] > most:
+            raise InvalidArgumentError(
+                f"with loss={self.loss!r} and l2=0 there may be at most {most} features, and X has "
+                f"{X.shape[1]}: set l2 above 0"
             )
         if self.solver != "auto" and X.shape[1] > SOLVERS[self.solver].most_features:
             raise ValueError(

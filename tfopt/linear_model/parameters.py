@@ -150,7 +150,7 @@ SOLVERS = {
     CHOLESKY: Needs(most_features=5000, without_penalty=True),
     CG: Needs(is_joint=True),
     DESCENT: Needs(takes_l1=True, l2=False, takes_each=True),
-    INTERIOR: Needs(smooth=False, most_features=5000),
+    INTERIOR: Needs(smooth=False, takes_l1=True, l2=False, most_features=5000),
 }
 
 
@@ -311,17 +311,13 @@ class SDCAOptions(LossChoice, EachPenalty):
         return l2
 
     def _check_without_l2(self) -> None:
-        """Refuse l2 = 0 where neither coordinate descent applies nor, without l1, Newton."""
+        """Refuse l2 = 0 where no solver takes it."""
         penalty = self.l1 > 0 or not self._is_plain
-        fits = [
-            name
-            for name, needs in SOLVERS.items()
-            if (not needs.l2 if penalty else needs.without_penalty)
-        ]
+        problem = self._phi, float(self.l1), 0.0, self._is_plain
+        fits = [name for name, needs in SOLVERS.items() if needs.unmet(*problem) is None]
         reasons = {
             "l1 > 0 or the loss of a generalized linear model": penalty or self._phi.is_likelihood,
-            f"solver='auto' or {fits[0]!r}": self.solver in ("auto", *fits),
-            "a smooth loss": self._phi.is_smooth,
+            f"solver={' or '.join(map(repr, ('auto', *fits)))}": self.solver in ("auto", *fits),
             "no fixed blocks": not self._in_blocks,
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
             and not self.adaptive,

@@ -23,6 +23,7 @@ __all__ = [
     "estimate_scaled",
     "penalty_gap",
     "scaled_gap",
+    "scaled_gaps",
 ]
 
 #: How much an inexact intercept may add to the gap, relative to the estimate of the gap.
@@ -260,6 +261,14 @@ def scaled_gap(
     scale : float
         The factor, up to 1.
     """
+    found = scaled_gaps(objective, w, x_duals, errors)
+    return min(found, key=lambda each: each[0] + (1 - each[1]) ** 2 * losses)
+
+
+def scaled_gaps(
+    objective: Problem, w: np.ndarray, x_duals: np.ndarray, errors: np.ndarray | None = None
+) -> list[tuple[float, float]]:
+    """Return `scaled_gap` of dual variables scaled where l2 is 0, and of all within their l1."""
     penalties, found = objective.penalties, []
     has_corner = penalties.up > 0
     reaches = penalties.reaches(x_duals, errors)
@@ -267,4 +276,4 @@ def scaled_gap(
         scale = 1 / max(1.0, float(np.maximum.reduce(reaches[some], initial=0.0)))
         gaps = penalties.gaps(w, scale * x_duals, None if errors is None else scale * errors)
         found.append((float(np.add.reduce(gaps)), scale))
-    return min(found, key=lambda each: each[0] + (1 - each[1]) ** 2 * losses)
+    return found

@@ -152,7 +152,7 @@ def _minimization(
         if initial.w is None:
             if plan.begins_with_steps:
                 minimization.begin_steps(k, *_newton_start(objective, initial, options, plan))
-        elif plan.begins_with_steps and plan.steps != INTERIOR:
+        elif plan.begins_with_steps and (plan.steps != INTERIOR or objective.l2 == 0):
             minimization.begin_steps(k, initial.w, initial.bias)
         elif math.isfinite(plan.step_cost) and plan.steps != DESCENT:
             minimization.begin_steps(k, initial.w, initial.bias, tentatively=True)

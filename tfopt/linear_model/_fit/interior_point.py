@@ -19,6 +19,7 @@ import numpy as np
 from tfopt.kernels.linear import second_order
 from tfopt.linear_model._fit.certificate import Certificate, assemble
 from tfopt.linear_model._fit.design import Design, Point
+from tfopt.linear_model._fit.interior_penalty import PenaltyRows
 from tfopt.linear_model._fit.interior_rows import (
     Begin,
     Candidate,
@@ -39,6 +40,8 @@ __all__ = ["LOOSE", "InteriorPoint"]
 #: By how much the estimate of a gap is above it, about.
 LOOSE = 2.0
 
+#: While dual variables violate what l2 = 0 asks for, the gap is so many times the losses.
+FAR = 1e12
 #: The share of the way to where a variable would become 0.
 NEARLY = 0.9995
 #: Steps that are shorter are rounding.
@@ -134,6 +137,7 @@ class InteriorPoint(Steps):
     def __init__(self, objective: Problem, design: Design) -> None:
         self.objective, self.design = objective, design
         self.iterates: dict[int, _Iterate] = {}
+        self._penalties: dict[int, PenaltyRows] = {}
         self._whole: set[int] = set()
         self._leaves_out = design.plan.leaves_out_rows
         self._starts: dict[int, Point] = {}
@@ -212,9 +216,12 @@ class InteriorPoint(Steps):
     ) -> None:
         """Begin at points, given the answers of `Begin` there, with what the requests set."""
         for k, found in self.design.apply(requests).items():
-            (w, bias), (total, distance) = points[k], begun[k].tolist()
-            violation = found.sums[:-1] - self.objective.l2 * w
-            quadratic = float(np.square(violation).sum()) / (2 * self.objective.l2)
+            (w, bias), (total, distance), l2 = points[k], begun[k].tolist(), self.objective.l2
+            if self.objective.l1 > 0:
+                self._penalties[k] = PenaltyRows(self.objective, w, requests[k].mu)
+                found = found + self._penalties[k].numbers()
+            violation = found.sums[:-1] - l2 * w
+            quadratic = float(np.square(violation).sum()) / (2 * l2) if l2 else FAR * found.losses
             off = abs(float(found.sums[-1])) if self.objective.intercept else 0.0
             self.iterates[k] = _Iterate(
                 *(np.append(w, bias), 0.0, found.total, found.products, found.losses),
@@ -275,6 +282,8 @@ class InteriorPoint(Steps):
             u = self.iterates[k].u
             right = pull + self.iterates[k].far - np.append(objective.l2 * u[:-1], 0.0)
             matrix[np.diag_indices(len(u) - 1)] += objective.l2
+            if k in self._penalties:
+                self._penalties[k].add_system(self.iterates[k].share, matrix, right)
             if not objective.intercept:
                 matrix[-1] = matrix[:, -1] = right[-1] = 0.0
                 matrix[-1, -1] = 1.0
@@ -285,6 +294,8 @@ class InteriorPoint(Steps):
         correctors = {}
         for k, (ratio, sums, *pulls) in answers.items():
             total, products = self.iterates[k].total, self.iterates[k].products
+            if k in self._penalties:
+                ratio, sums = self._penalties[k].add_predictor(predictors[k], ratio, sums, pulls)
             first, second, _ = sums.tolist()
             share = 1 / max(ratio.value, 1.0)
             reached = (products + share * (first + share * second)) / products
@@ -294,10 +305,12 @@ class InteriorPoint(Steps):
                 right[-1] = 0.0
             second_order.solve(factors[k], right, is_factor=True)
             correctors[k] = Corrector(predictors[k] + right, target)
-        return {
-            k: (correctors[k].step, ratio.value, sums)
-            for k, (ratio, sums) in self.design.apply(correctors).items()
-        }
+        found = {}
+        for k, (ratio, sums) in self.design.apply(correctors).items():
+            if k in self._penalties:
+                ratio, sums = self._penalties[k].add_corrector(correctors[k], ratio, sums)
+            found[k] = correctors[k].step, ratio.value, sums
+        return found
 
     def _moved(self, problem: int, step: np.ndarray, ratio: float, sums: np.ndarray) -> bool:
         """Take a step of the weights; return whether it goes anywhere."""
@@ -328,6 +341,10 @@ class InteriorPoint(Steps):
             return {}
         objective, certificates = self.objective, {}
         points = {k: self.iterates[k].point for k in problems}
+        if objective.l1 > 0:
+            numbers = {k: (self.iterates[k].share, self.iterates[k].losses) for k in problems}
+            ends = {k: self._penalties[k].end(*points[k], *numbers[k]) for k in problems}
+            return self.design.apply(ends)
         answers = self.design.apply(
             {k: Candidate(w, self.iterates[k].share) for k, (w, _) in points.items()}
         )

@@ -314,7 +314,7 @@ class Step:
     def applies(objective: Problem) -> bool:
         """Whether the objective's rows, if it has any, are few and dense."""
         data, _, _, dense = objective.rows
-        return data.size == 0 and 0 < dense.size <= FEW
+        return objective.l1 == 0 and data.size == 0 and 0 < dense.size <= FEW
 
     def __call__(
         self, objective: Problem, state: RowState

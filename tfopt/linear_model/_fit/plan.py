@@ -186,7 +186,7 @@ def _chosen(
     if asked.solver != SDCA and applies(INTERIOR, objective):
         return _interior(objective, asked, visits)
     if asked.solver == SDCA or not has_hessian(objective):
-        needed = f"{INTERIOR} needs " + ("l1=0" if objective.l1 > 0 else "fewer features")
+        needed = f"{INTERIOR} needs fewer features"
         return _epochs_alone(objective, needed if is_auto else "asked for")
     return _newton(objective, asked, visits, mean_square)
 
@@ -231,12 +231,12 @@ def _interior(objective: Problem, asked: Parameters, visits: bool) -> Plan:
     epoch, whole = work.epoch_work(objective), work.interior_work(objective)
     polishing = int(work.CHEAP / epoch)
     leaves_out = work.n_rows(objective) >= MANY_ROWS and not Step.applies(objective)
-    leaves_out = leaves_out and objective.phi.is_classification
+    leaves_out = leaves_out and objective.phi.is_classification and objective.l1 == 0
     n_first = EPOCHS_BEFORE if leaves_out else EPOCHS_BEFORE_FEW
     epochs_first = epoch * n_first <= SHARE_BEFORE * whole
     if leaves_out:
         whole *= SHARE_OF_MANY
-    if asked.solver == INTERIOR:
+    if asked.solver == INTERIOR or objective.l2 == 0:
         step, begins = 0.0, True
     elif objective.n_weights > work.MOST_WEIGHTS:
         return _epochs_alone(objective, f"{INTERIOR} is for at most {work.MOST_WEIGHTS} features")
@@ -251,7 +251,7 @@ def _interior(objective: Problem, asked: Parameters, visits: bool) -> Plan:
         solver,
         INTERIOR,
         reason_of(solver, objective, why),
-        is_only=asked.solver != "auto",
+        is_only=asked.solver != "auto" or objective.l2 == 0,
         step_cost=step,
         forms_hessian=True,
         leaves_out_rows=leaves_out,
@@ -333,7 +333,8 @@ def make_block_plan(objective: Problem, *, is_dense: bool = False) -> Plan:
 def applies_in_blocks(objective: Problem) -> bool:
     """Whether Newton's method applies to blocks or, if the Hessian is formed, interior points."""
     is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
-    return objective.phi.is_smooth or (is_small and applies(INTERIOR, objective))
+    is_interior = is_small and objective.l1 == 0 and applies(INTERIOR, objective)
+    return objective.phi.is_smooth or is_interior
 
 
 def _begins_with_descent(
