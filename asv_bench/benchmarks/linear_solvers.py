@@ -113,6 +113,30 @@ class Path:
         return worth(lambda: self.fit(what), fits, "_made_paths", lambda self: [])
 
 
+class Preconditioned:
+    """Hessians that are formed once conjugate gradients have cost as much, beside fits without."""
+
+    params = (["2000 x 400", "5000 x 500", "3000 x 1000"], [0.0, 0.95])
+    param_names = ("data", "correlation")
+    unit = "times the speed without"
+    timeout = 300
+
+    def setup(self, data: str, correlation: float) -> None:
+        n, m = map(int, data.split("x"))
+        self.X, _ = normal(n, m)
+        for j in range(1, m):
+            self.X[:, j] *= (1 - correlation**2) ** 0.5
+            self.X[:, j] += correlation * self.X[:, j - 1]
+        noise = np.random.default_rng(1).standard_normal(n)
+        self.y = self.X[:, ::2].sum(axis=1) / m**0.5 + noise > 0
+
+    def fit(self) -> Any:
+        return public("linear_model.SDCAClassifier")(tol=1e-6).fit(self.X, self.y)
+
+    def track_speed_over_fits_without(self, data: str, correlation: float) -> float:
+        return worth(self.fit, "linear_model._fit.work", "MOST_PRECONDITIONED", 0)
+
+
 class FewRows:
     """Fewer dense rows than features, beside the same fit without coordinates and a rival."""
 
