@@ -154,35 +154,23 @@ def reuses_hessian(objective: Problem) -> bool:
 
 
 def newton_work(objective: Problem, *, from_sample: bool = False) -> float:
-    """Return the work of Newton's method by the better way.
+    """Return the work of Newton's method by the better way; infinity for too many weights.
 
-    It begins at the weights 0, or at the minimum for a sample if there are enough rows for one.
-    """
-    return min(factors_work(objective, from_sample), gradients_work(objective))
-
-
-def factors_work(objective: Problem, from_sample: bool) -> float:
-    """Return the work of Newton's method by factorization."""
-    if objective.n_weights > MOST_WEIGHTS:
-        return math.inf
-    steps = SAMPLED_STEPS if from_sample and sample_size(objective) else STEPS
-    if objective.phi.is_quadratic:
-        steps = 1
-    step = hessian_work(objective) + PASSES * product_work(objective) + LOSS * n_rows(objective)
-    return steps * step
-
-
-def gradients_work(objective: Problem) -> float:
-    """Return the work of Newton's method by conjugate gradients, from the weights 0.
-
-    With more weights than a preconditioner may have, it is not bounded.
+    By factorization, from the weights 0 or from the minimum for a sample if there are enough rows
+    for one; or by conjugate gradients with a preconditioner, from the weights 0.
     """
     if objective.n_weights > MOST_PRECONDITIONED:
         return math.inf
     steps = 1 if objective.phi.is_quadratic else STEPS
-    products = (FEW_PRODUCTS + PASSES) * (product_work(objective) + CALL)
-    hessian = SHARE_OF_HESSIAN * hessian_work(objective)
-    return steps * (products + LOSS * n_rows(objective)) + hessian
+    product, losses = product_work(objective), LOSS * n_rows(objective)
+    hessian = hessian_work(objective)
+    by_products = steps * ((FEW_PRODUCTS + PASSES) * (product + CALL) + losses)
+    by_products += SHARE_OF_HESSIAN * hessian
+    if objective.n_weights > MOST_WEIGHTS:
+        return by_products
+    if from_sample and sample_size(objective):
+        steps = SAMPLED_STEPS
+    return min(steps * (hessian + PASSES * product + losses), by_products)
 
 
 def interior_work(objective: Problem) -> float:
