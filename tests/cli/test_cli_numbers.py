@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tfopt.linear_model import FTRLRegressor, LinearRegressor
+from tfopt.linear_model import FTRLClassifier, FTRLRegressor, LinearClassifier, LinearRegressor
 from tfopt.linear_model.model_file import read_model
 
 ROWS = 60
@@ -77,6 +77,35 @@ def test_a_stream_has_weights(cli, rows):
         assert mean == pytest.approx(expected.progressive_loss_, rel=1e-12)
 
 
+@pytest.mark.parametrize("name", LABEL)
+@pytest.mark.parametrize("solver", ["auto", "ftrl"])
+def test_two_classes_have_an_offset(cli, rows, folder, name, solver):
+    """The logarithm of odds, of the logistic loss; of a stream also of other losses."""
+    rows["y"] = (rows["y"] > 1) * 1
+    rows.to_csv("data.csv", index=False)
+    lines = (folder / "data.svm").read_text().splitlines()
+    lines = [f"{y} {line.split(' ', 1)[1]}\n" for y, line in zip(rows["y"], lines, strict=True)]
+    (folder / "data.svm").write_text("".join(lines))
+    X, y, w, offset = rows[["a", "b", "c"]].to_numpy(), rows["y"], rows["w"], rows["o"].to_numpy()
+    losses = {"auto": ["logistic"], "ftrl": ["logistic", "hinge"]}[solver]
+    for loss in losses:
+        flags = [*LABEL[name], *NUMBERS, "--loss", loss, "--solver", solver, "--quiet", "--json"]
+        more = ["--l2", "0.01", "--tol", "1e-10"] if solver == "auto" else []
+        assert cli("train", name, *flags, *more).code == 0
+        if solver == "auto":
+            expected = LinearClassifier(loss, l2=0.01 * w.sum(), tol=1e-10)
+            expected.fit(X, y, w, offset=offset)
+        else:
+            if name == "data.csv":
+                X = (X - X.mean(axis=0)) / X.std(axis=0)
+            expected = FTRLClassifier(loss).partial_fit(X, y, [0, 1], w, offset=offset)
+        np.testing.assert_allclose(read_model("model.npz").weights, expected.coef_[0], rtol=1e-5)
+        numbers = NUMBERS if name == "data.svm" else [*LABEL[name], *NUMBERS]
+        predicted = cli("predict", "model.npz", name, *numbers, "--labels").out.split()
+        assert [*map(float, predicted)] == expected.predict(X, offset).tolist()
+        assert cli("predict", "model.npz", name, *numbers[:-2], "--labels").out.split() != predicted
+
+
 @pytest.mark.parametrize("loss", ["poisson", "squared"])
 def test_a_stream_has_an_offset(cli, rows, loss):
     X, y, w, offset = rows[["a", "b", "c"]].to_numpy(), rows["y"], rows["w"], rows["o"].to_numpy()
@@ -139,18 +168,29 @@ def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ("train data.svm --offset o", 2, "--offset is for --loss squared or poisson"),
+        ("train classes.svm --offset o", 1, "an offset is for two classes, and y has 3"),
+        (
+            "train classes.svm --offset o --solver ftrl",
+            1,
+            "an offset is for two classes, and",
+        ),
+        ("train two.svm --offset o --loss hinge", 1, "an offset of a classifier needs loss='log"),
+        ("train two.svm --offset o --l1 1", 1, "an offset of a classifier needs l1=0"),
+        ("train two.svm --offset o --blocks 2", 1, "an offset of a classifier needs num_loss_part"),
+        ("train two.svm --offset o --workers 2", 1, "an offset of classes is not for blocks"),
+        ("cv two.svm --offset o", 2, "--offset of cv is for the losses of numbers, not of"),
         ("train data.svm --loss squared --offset o --test data.svm", 2, "does not go with --test"),
         ("train data.svm --loss squared --offset no", 1, "no: No such file or directory"),
         ("train data.csv --label y --loss squared --offset no", 1, "which --offset names"),
         ("train data.csv --label y --loss squared --offset w --weight w", 2, "one column"),
         ("train data.svm --weight w --model w", 1, "w: is also an input and would be overwritten"),
         ("train . --weight w", 1, ".: is a folder, whose rows have no files of numbers"),
-        ("predict classes.npz data.svm --offset o", 1, "--offset is for models of numbers"),
+        ("predict classes.npz data.svm --offset o", 1, "--offset is for two classes, or for"),
     ],
 )
 def test_what_is_refused(cli, rows, folder, arguments, code, message):
-    (folder / "classes.svm").write_text("1 1:1\n0 2:1\n" * 4)
+    (folder / "classes.svm").write_text("1 1:1\n0 2:1\n2 1:3\n" * 20)
+    (folder / "two.svm").write_text("1 1:1\n0 2:1\n" * 30)
     assert cli("train", "classes.svm", "--model", "classes.npz", "--quiet").code == 0
     before = {path: path.read_bytes() for path in folder.iterdir()}
     outcome = cli(*arguments.split())

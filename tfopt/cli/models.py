@@ -62,8 +62,8 @@ def predict(arguments: argparse.Namespace) -> int:
     model = _read(arguments.model)
     if arguments.labels and model.classes is None:
         raise CommandError(f"{arguments.model}: a {model.loss} loss has no labels")
-    if arguments.offset is not None and model.classes is not None:
-        raise CommandError(f"{arguments.model}: --offset is for models of numbers, not of classes")
+    if arguments.offset is not None and model.weights.ndim > 1:
+        raise CommandError(f"{arguments.model}: --offset is for two classes, or for numbers")
     if arguments.proba and not _has_probabilities(model):
         raise CommandError(f"{arguments.model}: --proba needs a logistic loss, not {model.loss}")
     keeps = not arguments.quiet and (sys.stderr is not None or arguments.json)

@@ -340,6 +340,11 @@ def _check_columns(parser: _Parser, arguments: argparse.Namespace) -> None:
             parser.error(f"--{one} and --{other} cannot be one column")
 
 
+def _check_cv(parser: _Parser, arguments: argparse.Namespace) -> None:
+    if arguments.offset is not None and arguments.loss in CLASSIFICATION:
+        parser.error("--offset of cv is for the losses of numbers, not of classes")
+
+
 def _check_model(parser: _Parser, arguments: argparse.Namespace) -> None:
     """Refuse the name of a model file whose ending says nothing, before any work."""
     flag = "OUT" if arguments.command == "convert" else "--model"
@@ -382,7 +387,7 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
 _Check = Callable[[_Parser, argparse.Namespace], None]
 _CHECKS: dict[str, tuple[_Check, ...]] = {
     "train": (_check_columns, _check_model, _check_train),
-    "cv": (_check_columns, _check_model),
+    "cv": (_check_columns, _check_cv, _check_model),
     "predict": (_check_columns,),
     "convert": (_check_model,),
 }
