@@ -145,11 +145,11 @@ def kept_input(files: list[File]) -> Iterator[list[File]]:
         return
     from tfopt.io.streams import open_binary  # loaded if needed only
 
-    with tempfile.NamedTemporaryFile(prefix="tfopt-") as copy:
-        with open_binary("-") as stream:
+    with tempfile.TemporaryDirectory(prefix="tfopt-") as folder:
+        path = os.path.join(folder, "input")
+        with open_binary("-") as stream, open(path, "wb") as copy:
             shutil.copyfileobj(stream, copy, 2**20)
-        copy.flush()
-        yield [File(copy.name, files[0].name)]
+        yield [File(path, files[0].name)]
 
 
 def _is_url(path: str) -> bool:
