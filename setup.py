@@ -37,8 +37,8 @@ GRADIENTS = ("core/engine", "autodiff/backward")
 #: sys.modules lacks the package's name.
 SHARED = "kernels._tfopt_cython_memoryviews"
 PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-#: Modules that are little of a small step: a quarter smaller, which is 2 % of a wheel. `checks` and
-#: `dense` are a fifth of one, and slower so.
+#: Modules that take little of a small step's time, compiled for size: a quarter smaller, which is
+#: 2 % of a wheel. `checks` and `dense` take a fifth of the time, and would be slower.
 SMALLEST = frozenset(
     f"kernels/{name}"
     for name in (
@@ -435,7 +435,7 @@ render(
     reduced=TRANSLATOR.reduced,
 )
 write(CUDA / "rules.h", TRANSLATOR.cuda_rules(FORMULAS))
-# Asked for only: whoever happens to have a toolkit, perhaps an old one, builds as fast as others.
+# Built only on request, so that an installed toolkit, perhaps an old one, does not slow the build.
 libraries = []
 if os.environ.get("TFOPT_CUDA") == "1":
     rules = [rule.name for rule in TABLE.RULES]

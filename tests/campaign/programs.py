@@ -12,7 +12,7 @@ from campaign.check import drawn
 
 
 def _case(random: np.random.Generator) -> None:
-    """A program of public calls, of any law: it keeps the law, and is made small if it does not."""
+    """A program of public calls, of any law: keeps the law, or is reduced and printed."""
     here = [name for name in LAWS if can_be_tried(name)]
     law = found(here[int(random.integers(len(here)))])
     draw = drawn_of(law, random)

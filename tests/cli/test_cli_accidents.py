@@ -144,7 +144,7 @@ def test_no_labels_are_not_other_labels(cli, folder):
     expected = "no scores: the labels are not those of the training data\n"
     assert cli("predict", "model.npz", "others.csv").err == expected
     refused = one_line(cli("predict", "model.npz", "d.csv", "--label", "nope"))
-    assert refused == "d.csv: has no column 'nope', which --label names; it has a, y\n"
+    assert refused == "d.csv: no column 'nope' (from --label); columns: a, y\n"
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])

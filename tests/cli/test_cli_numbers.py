@@ -181,7 +181,7 @@ def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
         ("cv two.svm --offset o", 2, "--offset of cv is for the losses of numbers, not of"),
         ("train data.svm --loss squared --offset o --test data.svm", 2, "does not go with --test"),
         ("train data.svm --loss squared --offset no", 1, "no: No such file or directory"),
-        ("train data.csv --label y --loss squared --offset no", 1, "which --offset names"),
+        ("train data.csv --label y --loss squared --offset no", 1, "no column 'no' (from"),
         ("train data.csv --label y --loss squared --offset w --weight w", 2, "one column"),
         ("train data.svm --weight w --model w", 1, "w: is also an input and would be overwritten"),
         ("train . --weight w", 1, ".: is a folder, whose rows have no files of numbers"),

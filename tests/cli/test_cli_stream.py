@@ -284,7 +284,7 @@ def test_a_bad_line_of_any_block(cli, data, folder, line):
         (["one.svm"], 1, "one.svm: logistic loss needs two classes or more, the labels have 1: 1"),
         (["none.svm"], 1, "none.svm: no data rows\n"),
         (["two.svm", "--loss", "poisson"], 1, "two.svm: loss='poisson' needs non-negative"),
-        (["two.svm", "--class-weight", "2=1"], 1, "two.svm: has no label 2, which --class-weight"),
+        (["two.svm", "--class-weight", "2=1"], 1, "two.svm: no label 2 (from --class-weight)"),
         (["two.svm", "--tol", "1"], 2, "--tol works with --solver auto or sdca or"),
         (["two.svm", "--plot", "x.png"], 2, "--plot works with --solver auto"),
         (["two.svm", "--workers", "2"], 2, "--workers works with --solver auto alone"),

@@ -201,8 +201,8 @@ def test_lines_are_counted_within_quotes_too(cli, folder, text, message):
     [
         ("x.csv", b"", ["--label", "y"], "x.csv: no data rows"),
         ("x.csv", b"a,y\n", ["--label", "y"], "x.csv: no data rows"),
-        ("x.csv", b"a,y\n1,2\n", ["--label", "z"], "x.csv: has no column 'z', which --label names; "
-         "it has a, y"),
+        ("x.csv", b"a,y\n1,2\n", ["--label", "z"],
+         "x.csv: no column 'z' (from --label); columns: a, y"),
         ("x.csv", b"a,y\n1,2\n", [], "x.csv: is a table: name the column of the labels with "
          "--label"),
         ("x.csv", b"y\n1\n", ["--label", "y"], "x.csv: has no columns but that of the labels"),

@@ -1,4 +1,4 @@
-"""A law, the programs that try it, and how a program that breaks it is made small.
+"""A law, the programs that test it, and the reduction of a program that breaks it.
 
 A program is text: statements that call public functions and compare what they give with the
 specification, or with a plainer way to the same. It raises if the law is broken. So a failure can

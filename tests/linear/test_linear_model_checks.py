@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator, and that no option goes unheard."""
+"""scikit-learn's own checks of an estimator; every option has an effect."""
 
 from __future__ import annotations
 
@@ -177,8 +177,8 @@ SAME = {
 }
 #: Options with which two fits differ by more than rounding, and why.
 APART = {
-    "Linear tol=0.5": "a gap that is asked for is obeyed to the letter",
-    "Linear tol=0.001": "a gap that is asked for is obeyed to the letter",
+    "Linear tol=0.5": "a gap that is set is not refined further",
+    "Linear tol=0.001": "a gap that is set is not refined further",
     "Linear max_iter=2": "there are not enough iterations",
     "Linear max_time=1e-09": "there is not enough time",
     "FTRL batch_size=1": "a sample of weight 2 makes one step, the same sample twice makes two",

@@ -28,9 +28,9 @@ from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["Function", "TensorSpec", "function"]
 
-#: So many programs of a function, for other sizes than the first, are kept.
+#: The largest number of programs that a function keeps for additional sizes.
 _MOST_SIZES = 100
-#: So many instances that no weak reference can be made to are kept, with their traces.
+#: The largest number of instances without weak references that are kept, with their traces.
 _MOST_KEPT = 100
 #: So many traces for other Python numbers alone are made before a warning says so.
 _MANY_NUMBERS = 5

@@ -45,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 done, 1 refused, 2 wrong usage, 3 stopped before the minimum was reached,
-        130 interrupted, 141 when the reader of the output went away.
+        The exit code: 0 done, 1 error, 2 usage error, 3 stopped above --tol, 130 interrupted, 141
+        broken pipe.
     """
     try:
         try:

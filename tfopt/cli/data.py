@@ -183,8 +183,7 @@ def class_weights(
     factors = factors_of(text)
     for label in factors.keys() - index.keys():
         raise CommandError(
-            f"{name}: has no label {label}, which --class-weight names; it has "
-            f"{', '.join([*index][:20])}"
+            f"{name}: no label {label} (from --class-weight); labels: {', '.join([*index][:20])}"
         )
     return {index[label]: factor for label, factor in factors.items()}
 

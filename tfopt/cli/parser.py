@@ -32,8 +32,8 @@ from tfopt.cli.settings import CheckpointFlags, Settings
 __all__ = ["COMMANDS", "parse"]
 
 _EXIT_CODES = """\
-Exit codes: 0 done, 1 refused (one line says file, line and reason), 2 wrong usage, 3 stopped above
---tol, 130 interrupted, 141 the reader of the output went away."""
+Exit codes: 0 done, 1 error (one line says file, line and reason), 2 usage error, 3 stopped above
+--tol, 130 interrupted, 141 broken pipe."""
 _FILES = """\
 Files are LIBSVM text or tables (.csv, .tsv, .parquet), plain or compressed, URLs, or -."""
 #: The default number of blocks on a cluster, which must not depend on its workers.

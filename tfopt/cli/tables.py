@@ -192,7 +192,7 @@ def wanted_columns(
     for needed, flag in asked:
         if needed is not None and needed.strip() not in names:
             raise CommandError(
-                f"{file.name}: has no column {needed!r}, which {flag} names; it has "
+                f"{file.name}: no column {needed!r} (from {flag}); columns: "
                 f"{', '.join(names[:20])}{_hint(names, options)}"
             )
     wanted = []

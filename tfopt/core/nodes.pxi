@@ -104,7 +104,7 @@ cdef inline long long _bit(Py_ssize_t place) noexcept:
 
 
 cpdef int record(object op, tuple ins, tuple outs, dict kw=None) except -1:
-    """Offer what was done to all recorders of this thread.
+    """Report an operation to all recorders of this thread.
 
     `ins` are tensors and constants; of an operation that is no Op everything is kept.
     """

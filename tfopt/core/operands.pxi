@@ -96,8 +96,8 @@ cdef object _peek(Operand operand):
 
 
 NO_OUT = (
-    "tensors do not change, and what is computed from them cannot be written to an `out` or into "
-    "another array, which would have no gradient: assign the result, or use numpy()"
+    "a result of tensors cannot be written to an `out` or into another array, which would have no "
+    "gradient: assign the result, or use numpy()"
 )
 
 

@@ -25,7 +25,7 @@ cdef class Op:
     broadcasts : bool, default False
         Whether the result is the first input, broadcast.
     ones : str, default ""
-        Those of two inputs that leave the other one as it is where they are 1.
+        Which of two inputs act as identity elements where they equal 1.
     infix : str, optional
         Python's operator, which computes the same for scalars.
     infix_only : bool, default False

@@ -63,7 +63,7 @@ cdef int _give_copies(list views) except -1:
 
 
 cdef class Readable(Operand):
-    """What of a variable the engine knows: its array, and the snapshot of it that readers share."""
+    """The engine's view of a variable: its array, and the snapshot of it that readers share."""
 
     cdef Tensor current(self):
         cdef Tensor tensor

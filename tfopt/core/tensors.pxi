@@ -101,7 +101,7 @@ def tensor_kinds(tuple values not None):
 
 
 def key(Tensor tensor not None):
-    """What recorders know a tensor by."""
+    """The key by which recorders identify a tensor."""
     return key_of(tensor)
 
 

@@ -1,8 +1,8 @@
-"""Threads that work for a while, and end whatever interrupts the one that waits for them.
+"""A thread pool that shuts down even if the thread that waits for it is interrupted.
 
-Futures, and the start of a `threading.Thread`, take locks within Python's own code, where Ctrl-C
-can leave them taken: the other threads then wait for ever, and so does the end of the process. The
-queues here are compiled.
+Futures, and the start of a `threading.Thread`, take locks in Python code, where Ctrl-C can leave
+them taken: other threads, and the exit of the process, then wait for ever. The queues here are
+compiled, and take no such locks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Job: TypeAlias = (
 
 
 class Answer:
-    """What a thread will have returned."""
+    """The pending result of a call in a thread."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()

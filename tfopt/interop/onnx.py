@@ -123,7 +123,7 @@ class _Graph:
     def scores(self, model: Any, output: str | None = None) -> str:
         """Add x . w + b, a column for each row of `coef_`."""
         if getattr(model, "n_hashes", None) is not None:
-            raise InvalidArgumentError("a model of hashed features takes dicts, which ONNX has not")
+            raise InvalidArgumentError("a model of hashed features takes dicts, which ONNX lacks")
         coef = model.coef_.toarray() if sparse.issparse(model.coef_) else model.coef_
         inputs = [self.numbers(np.atleast_2d(coef).T), self.numbers(np.ravel(model.intercept_))]
         return self.node("Gemm", [self.input, *inputs], output)

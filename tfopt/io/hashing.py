@@ -34,8 +34,8 @@ def hash_features(X: Any, n_features: int) -> Any:
     -------
     scipy.sparse.csr_matrix, shape (n_rows, n_features)
         Of float32 if `X` is, else of float64; the indices of a row ascend. Each value has the sign
-        of its column's hash (MurmurHash3, signed), so that values of columns that fall together
-        tend to cancel out.
+        of its column's hash (MurmurHash3, signed), so that values of colliding columns tend to
+        cancel out.
 
     Raises
     ------

@@ -338,7 +338,7 @@ class _Texts:
     Attributes
     ----------
     line : int
-        The number of the next text's first line, which who takes the texts counts.
+        The number of the next text's first line. The consumer of the texts advances it.
     """
 
     def __init__(self, stream: Any, name: str, block_size: int) -> None:

@@ -76,13 +76,12 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         Factors of the sample weights of each class. "balanced" makes the total weights of all
         classes equal.
     solver : {"auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point"}
-        "sdca" is dual coordinate ascent, and nothing else. Newton's method, with its linear systems
-        solved by Cholesky factorization or by conjugate gradients, is for l1 = 0, and coordinate
-        descent ("cd") for any l1; neither is for the hinge, for which there is the interior-point
-        method. "auto", the default, takes the one that is expected to be the least work
-        until the gap is within `tol`; where that is uncertain, a few epochs of dual coordinate
-        ascent come first, and show whether another takes over. `history_` has the reasons. Fixed
-        blocks need "auto".
+        "sdca" uses dual coordinate ascent only. Newton's method, with its linear systems solved by
+        Cholesky factorization or by conjugate gradients, needs l1 = 0; coordinate descent ("cd")
+        takes any l1. Neither takes the hinge loss: use "interior-point" for it. "auto",
+        the default, uses the solver that is expected to do the least work until the gap is within
+        `tol`; if that is uncertain, it runs a few epochs of dual coordinate ascent first, and then
+        decides. `history_` has the reasons. Fixed blocks need "auto".
     adaptive : bool, default=False
         Sample with probabilities proportional to the dual residuals [3]_.
     num_loss_partitions : int or sequence of int, optional
@@ -108,7 +107,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         Determines the order of visits.
     warm_start : bool, default=False
         Start from the last fit, which must have had the same numbers of features and classes: from
-        its weights by Newton's method, or from its dual variables. Penalties may be others. For
+        its weights by Newton's method, or from its dual variables. The penalties may differ. For
         other samples, or with ``keep_duals=False``, dual variables are those of the weights; the
         hinge loss and fixed blocks need the same samples, in the same order.
     keep_duals : bool, default=True

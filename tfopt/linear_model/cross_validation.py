@@ -45,7 +45,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
         of those of the folds.
     solver, max_iter, max_time, tol, random_state
         See `LinearClassifier`; `max_time` is that of each fit. On the path the tolerance is 1e-4 by
-        default, and obeyed to the letter.
+        default; solutions are not refined beyond it.
     n_jobs : int, optional
         The number of folds that are fitted at a time.
 

@@ -19,7 +19,7 @@ __all__ = ["SDCAResults"]
 
 
 class SDCAResults(SDCAOptions):
-    """What an SDCA estimator says of its fit."""
+    """Fitted attributes and warnings of the SDCA estimators."""
 
     keep_duals: Any
     n_features_in_: int

@@ -9,8 +9,8 @@ from tfopt.linear_model.validation import check_number
 
 __all__ = ["ftrl_parameters"]
 
-#: By dialect: its hyperparameters' names and what they are if they are not given, None if they
-#: must be: the learning rate, beta, l1, l2, the initial accumulator, others.
+#: By dialect: the names of its hyperparameters and their defaults, None if required: the learning
+#: rate, beta, l1, l2, the initial accumulator, others.
 _DIALECTS: dict[str, dict[str, float | None]] = {
     "tensorflow": {
         "learning_rate": None,

@@ -72,7 +72,7 @@ class LossOption:
 
 
 class Corner(NamedTuple):
-    """A corner: a loss that is linear but for corners is the sum of those with one each.
+    """A kink of a loss: a piecewise linear loss is a sum of losses with one kink each.
 
     That is the largest a * (place - z) of the a from low to high.
     """

@@ -69,7 +69,7 @@ def to_json(model: Any, **options: Any) -> str:
         An object with these entries:
 
         - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 2, or 3 of several quantiles;
-          it grows when an entry is added, removed or changes its meaning; documents of version 1
+          it is incremented when an entry is added, removed or changes its meaning; documents of version 1
           are read, too;
         - ``"tfopt"``: the version that has written it;
         - ``"loss"``, and ``"link"``: ``"logit"``, ``"softmax"`` (for two classes the logit),
@@ -93,7 +93,7 @@ def to_json(model: Any, **options: Any) -> str:
     InvalidTypeError
         If `model` is another object.
     InvalidArgumentError
-        For hashed features, labels that JSON has not, and coefficients that are not finite.
+        For hashed features, labels that JSON cannot represent, and non-finite coefficients.
     NotFittedError
         For a model that is not fitted.
 

@@ -154,8 +154,8 @@ def _kind_of(X: Any) -> Any:
 def is_plain_matrix(X: Any) -> bool:
     """Tell whether scikit-learn's validation would return X, of checked arrays, as it is.
 
-    That takes much longer than to learn from a few samples. Whatever it might convert, refuse or
-    warn of is left to it.
+    Its validation takes much longer than learning from a few samples. Return False for everything
+    that it might convert, refuse or warn of.
     """
     if type(X) is np.ndarray:
         values = X
@@ -186,8 +186,8 @@ def is_plain_vector(y: Any, n_samples: int) -> bool:
 def class_labels(y: np.ndarray) -> np.ndarray:
     """Return the distinct labels, ascending; refuse labels that are not those of classes.
 
-    The check of scikit-learn, which takes longer than many a fit, is asked where it might refuse
-    them, or warn that they are many.
+    scikit-learn's check takes longer than many fits, so it is called only where it could refuse
+    them or warn that they are many.
     """
     if y.dtype.kind not in "biufU":
         check_classification_targets(y)

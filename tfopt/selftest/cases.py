@@ -224,7 +224,7 @@ CASES: dict[str, Case] = {
 
 
 def lacking(name: str) -> str | None:
-    """Return what a case needs and this machine has not, None if it can be run."""
+    """Return what a case needs and this machine lacks, None if it can be run."""
     if name in ("bfloat16", "stochastic rounding") and find_spec("ml_dtypes") is None:
         return "ml_dtypes is not installed"
     if name == "flushed denormals" and not _can_flush():

@@ -42,7 +42,7 @@ class RuleStep(NamedTuple):
     var_scale: float = 1.0
     decay: float = 0.0
     rounding: Rounding = None
-    places: list[int] = []  # of the variables in the step, by which their roundings differ
+    places: list[int] = []  # of the variables in the step; they select the rounding noise
 
     @property
     def everywhere(self) -> bool:
@@ -131,7 +131,7 @@ class RuleUpdate(NamedTuple):
         hypers, flags = self.hypers, self.flags
         if "weight_decay" in hypers:
             hypers = {**hypers, "weight_decay": 0.0}
-        if "adapts" in flags:  # nor have a rate of their own
+        if "adapts" in flags:  # these take the plain rate
             flags = {**flags, "adapts": False}
         return self._replace(hypers=hypers, flags=flags, keep=1.0, decay=0.0)
 

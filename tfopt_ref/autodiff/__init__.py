@@ -1,8 +1,8 @@
 """Gradients of what NumPy computes: a tape, and functions that bring their own gradients.
 
 To read it: `tensor` (what an operation is), `ops` (how gradients go back through one), `tape` (how
-through many), `custom_gradient`. The rules are in `vjps`. A function that is traced, one that is
-recomputed and a gradient by another name have the numbers of what they stand for.
+through many), `custom_gradient`. The rules are in `vjps`. Tracing, recomputation and renamed
+gradients return exactly the numbers of what they replace.
 """
 
 from tfopt_ref.autodiff import vjps

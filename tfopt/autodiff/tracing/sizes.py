@@ -1,4 +1,4 @@
-"""Sizes that depend on values: a program holds for those of its trace, and notices others."""
+"""Sizes that depend on values: a traced program is valid for those of its trace, or retraces."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def constant_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def moved(function: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return elements as a function moves them: found by what it makes of their numbers."""
+    """Return elements as a function moves them: move their indices, then gather."""
     numbers = np.empty_like(engine.peek(a), np.intp)  # the memory may be in another order
     numbers[...] = np.arange(a.size).reshape(a.shape)
     return np.ravel(a)[function(numbers, *args, **kwargs)]

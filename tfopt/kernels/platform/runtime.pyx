@@ -48,12 +48,12 @@ cdef int team_size(Py_ssize_t elements, int operands) noexcept nogil:
 
 # ---- busy machines
 
-# At the end of a parallel region its caller waits for the other threads, and where other programs
-# keep the cores busy that takes whole time slices of theirs: milliseconds for a call of
-# microseconds. So there are accounts of the seconds that threads save, one for each size of calls,
-# as what ruins a short call is little to a long one. A loss that savings do not cover is paid by a
-# pause, in which calls run on their callers' threads alone; then they try the others again. Pauses
-# after losses in a row double.
+# At the end of a parallel region its caller waits for the other threads. If other programs keep the
+# cores busy, that takes whole time slices of theirs: milliseconds for a call of microseconds. So
+# there are accounts of the seconds that threads save, one for each size of calls, because a delay
+# that ruins a short call hardly matters to a long one. After a loss that savings do not cover there
+# is a pause, in which calls run on their callers' threads only; then they try the others again.
+# Pauses after losses in a row double.
 cdef struct account:
     double balance
     double alone_until

@@ -229,9 +229,9 @@ cdef class Mark(Write):
 
 
 cdef class Meanwhile:
-    """A block in which arrays hold other values: whatever it raises, they get theirs back.
+    """A block in which arrays hold other values; theirs are restored even after an exception.
 
-    A generator with a `yield` would be left by code in Python, which a signal can interrupt.
+    A generator with a `yield` would be left by Python code, which a signal can interrupt.
 
     Parameters
     ----------

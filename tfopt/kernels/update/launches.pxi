@@ -373,7 +373,7 @@ cdef class Launch(Write):
             last = each
 
     def release(self):
-        """Let go of the gradients; the launch then does nothing, until it has got others."""
+        """Release the gradients; the launch does nothing until it is given others."""
         self.held, self.accepted = None, False
         self.step.n_parts = 0
         self.step.before = NULL

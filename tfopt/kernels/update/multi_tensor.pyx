@@ -95,7 +95,7 @@ cdef bint _set_plain(Kernel kernel, tensor *into, list columns, Py_ssize_t t,
 
 
 cdef list _row(list columns, Py_ssize_t t):
-    """The arrays of variable t. (Cython's list comprehensions lose count where memory runs out.)"""
+    """The arrays of variable t. (Cython's comprehensions miscount references if memory is full.)"""
     cdef list arrays = []
     cdef list column
     for column in columns:

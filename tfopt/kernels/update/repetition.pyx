@@ -283,7 +283,7 @@ cdef class Repetition:
         return call
 
     def release(self):
-        """Let go of the gradients; the call then does nothing, until `call_with` is called."""
+        """Release the gradients; the call does nothing until `call_with` gives it others."""
         if self.possible:
             self.call.w.n_tensors = 0
             self.columns[self.kernel.n_operands - 1] = None
@@ -366,7 +366,7 @@ cdef class Repetitions:
         return made
 
     def release(self):
-        """Let go of the gradients."""
+        """Release the gradients."""
         for repetition in self.known:
             if repetition is not None:
                 (<Repetition>repetition).release()

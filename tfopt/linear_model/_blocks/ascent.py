@@ -57,7 +57,7 @@ class BlockAscent:
         self.sigma = 1 + (min(n_blocks, SIDE_BY_SIDE) - 1) / 2
 
     def merge(self, n_blocks: int, change: SparseDelta, sums: np.ndarray) -> float:
-        """Accept a share of the changes of some blocks: as much as surely increases the dual.
+        """Accept the largest share of some blocks' changes that is sure to increase the dual.
 
         Return the share.
         """

@@ -32,8 +32,8 @@ __all__ = ["CoordinateDescent"]
 #: Sweeps end when they lower the model by less than this times the square of the relative gap: near
 #: the minimum a gap is of the order of the violations, and the primal of that of their squares.
 PRECISION = 1e-5
-#: The share of the largest curvature of a loss that is linear far from its minimum which the others
-#: have in the model, too, while the relative gap is not smaller: far from there, there is none.
+#: Losses that are linear far from the minimum have no curvature there; the model uses at least this
+#: share of the largest one, or the relative gap if that is smaller.
 LEAST_CURVATURE = 0.1
 #: Steps that promise mere rounding end when the gap is not below this share of the last.
 STALLED = 0.9

@@ -54,9 +54,9 @@ class Features:
 def working_set(w: np.ndarray, gradient: np.ndarray, penalties: Penalties, size: int) -> np.ndarray:
     """Return the features whose weights are to be moved, ascending.
 
-    Those with weights that are not 0, and of the others those that violate the optimality
-    conditions most: at least a quarter. Of more weights than have places, the violation decides,
-    and the order of the features among equals. All, if these are less than twice as many.
+    These are the nonzero weights and, of the others, those that violate the optimality conditions
+    most: at least a quarter. If they are too many, those with the largest violations are kept; ties
+    are broken by the order of the features. All, if there are less than twice as many.
 
     Parameters
     ----------

@@ -55,8 +55,8 @@ WIDER = 100.0
 #: Up to this relative gap a point is near the minimum: a warm start begins with the dual variables
 #: of the certificate.
 NEAR = 1e-2
-#: Rows to be left out are chosen when the products are below this share of what they were the last
-#: time, and no more than this many times as much are the gap.
+#: Rows are chosen again when the products have fallen to this share of their last value, and are at
+#: most this many times the gap.
 SMALLER, MOSTLY = 0.5, 2.0
 
 

@@ -41,10 +41,10 @@ def intercept_curvature(objective: Problem, initial: InitialPoint) -> float:
 class RowVisits:
     """Epochs over the examples of one problem, whose number is 0; perhaps in partitions.
 
-    An epoch takes about as many visits as there are examples. Those whose visits leave the dual
-    variable at a corner, as at an end of its interval, rest: for twice as many sweeps each time.
-    Of many losses these are most, and so an epoch has time for several sweeps over the others.
-    Every example is visited again before long, and certificates are of all.
+    An epoch takes about as many visits as there are examples. Examples whose visits leave the dual
+    variable at a corner, such as an end of its interval, are skipped, for twice as many sweeps each
+    time. For many losses these are the majority, so an epoch has time for several sweeps over the
+    others. Every example is visited again after some sweeps, and certificates cover all.
     """
 
     def __init__(

@@ -343,7 +343,7 @@ def tangent_residual(objective: Problem, state: RowState) -> np.ndarray | None:
 def certified_tangents(
     objective: Problem, state: RowState, bias: float, residual: np.ndarray | None
 ) -> tuple[RowState, float]:
-    """Have minus the last derivatives certified, and return the sum of their gaps.
+    """Set the negative derivatives as the dual variables to certify; return the sum of their gaps.
 
     It is 0 unless an intercept requires them to be projected.
     """

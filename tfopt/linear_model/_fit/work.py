@@ -228,7 +228,7 @@ def descent_work(objective: Problem, *, is_warm: bool = False, n_nonzero: int = 
 
 
 def sample_size(objective: Problem) -> int:
-    """Return how many rows to look for a beginning of Newton's method in; 0: that is no use.
+    """Return the number of rows to sample for a starting point; 0 if sampling does not pay.
 
     A step from there is worth several from the weights 0. Least squares take one anyway.
     """

@@ -14,7 +14,7 @@ __all__ = ["RAdam"]
 
 
 class RAdam(RuleOptimizer):
-    """RAdam: Adam that begins without the root of the mean square, which is not yet known.
+    """RAdam: Adam that does not divide by the root mean square until that is well estimated.
 
     Parameters
     ----------
