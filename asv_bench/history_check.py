@@ -1,4 +1,4 @@
-"""Whether a figure of a commit is worse than those of the commits before it by more than noise."""
+"""Find figures that are worse than those of earlier commits by more than noise."""
 
 from __future__ import annotations
 

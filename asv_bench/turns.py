@@ -1,4 +1,4 @@
-"""Compare two builds by asv's benchmarks, both alive in processes of their own and asked in turns.
+"""Compare two builds by asv's benchmarks, each in its own process, taking turns.
 
     python asv_bench/turns.py OLD NEW small_steps many.ManyTensors
 

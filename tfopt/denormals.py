@@ -1,4 +1,4 @@
-"""Whether denormal numbers are flushed to zero."""
+"""The treatment of denormal numbers: flushed to zero, or kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports when something is first needed, which no fork cuts in two.
+"""Lazy imports that a fork cannot interrupt halfway.
 
 A module that is being imported is locked. A child that is forked meanwhile, by another thread, has
 the lock, but not the thread that would release it, and would wait for ever. So whatever is imported

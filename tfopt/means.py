@@ -1,4 +1,4 @@
-"""The weighted mean of several structures of arrays, as a server makes of its clients' models."""
+"""The weighted mean of several structures of arrays, such as models from several clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that do not exist, and which ones may be meant."""
+"""Suggestions for misspelt names."""
 
 from __future__ import annotations
 

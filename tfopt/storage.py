@@ -1,4 +1,4 @@
-"""How slots are stored: dtypes of blocks of codes, and conversion from and to numbers.
+"""The storage of slots: dtypes of blocks of codes, and conversion from and to numbers.
 
 A block holds 256 numbers of a C-contiguous array, in its order: in 8 bits in 260 bytes, a ``unit``
 and 256 ``codes``. It is an ordinary structured dtype, so that arrays of blocks can be saved, copied

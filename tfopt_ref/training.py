@@ -1,4 +1,4 @@
-"""A step of training: what an optimizer, and wrappers around it, make of variables and gradients.
+"""A step of training: the effect of an optimizer and its wrappers on variables.
 
 An optimizer is what `tfopt.optimizers.serialize` returns, a dict of "class_name" and "config". Its
 state is a dict as `first_state` returns it: what there is before the first step. Nothing here

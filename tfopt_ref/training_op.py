@@ -1,4 +1,4 @@
-"""What an update rule consists of: its formula, and others where rows have answers of their own."""
+"""The parts of an update rule: its formula, and other formulas for rows if they differ."""
 
 from __future__ import annotations
 

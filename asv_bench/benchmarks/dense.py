@@ -1,4 +1,4 @@
-"""Dense updates: how long they take, and how near they come to the speed of memory."""
+"""Dense updates: their times, and their share of the memory bandwidth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of variables on a GPU takes on the host; no GPU is needed.
+"""The host's time for a step of variables on a GPU; no GPU is needed.
 
 The CUDA library is compiled for the host without its launches, and arrays of NumPy are passed off
 as a GPU's. So all is timed that comes before and after the GPU's work.

@@ -1,4 +1,4 @@
-"""What the better instruction sets bring."""
+"""Speedups by newer instruction sets."""
 
 from __future__ import annotations
 

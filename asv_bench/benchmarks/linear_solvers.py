@@ -1,4 +1,4 @@
-"""What parts of the solvers of linear models are worth: fits with them relative to fits without."""
+"""The gain by parts of the solvers of linear models: fits with them relative to fits without."""
 
 from __future__ import annotations
 

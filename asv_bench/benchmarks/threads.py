@@ -1,4 +1,4 @@
-"""What the other threads bring, for steps of arrays that are about large enough for them."""
+"""Speedups by threads, for arrays that are about large enough for several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table of the pages of figures is made of."""
+"""The parts of a table of figures: cells, grids, captions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small tensors, lists of tensors, and what is paid once."""
+"""Small tensors, lists of tensors, and one-time costs."""
 
 from __future__ import annotations
 

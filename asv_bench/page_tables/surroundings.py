@@ -1,4 +1,4 @@
-"""What a step finds: threads, busy cores, slots that have decayed."""
+"""The conditions of a step: threads, busy cores, slots that have decayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How training ends with slots and weights in fewer bytes: losses, a plot, and a table.
+"""The losses of training with slots and weights in fewer bytes, as a plot and a table.
 
 ``python docs/examples/fewer_bytes.py`` trains three small models with each storage, and writes
 docs/fewer_bytes.json, docs/fewer_bytes.png and the table of docs/fewer_bytes.md.

@@ -1,4 +1,4 @@
-"""Functions whose calls go through another function, as methods, too."""
+"""Callables, including methods, whose calls another function carries out."""
 
 from __future__ import annotations
 

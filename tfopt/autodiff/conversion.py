@@ -1,4 +1,4 @@
-"""Tensors that are converted to arrays or numbers, and lose their gradients."""
+"""Conversion of tensors to arrays or numbers, which lose their gradients."""
 
 from __future__ import annotations
 

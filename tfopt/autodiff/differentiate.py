@@ -1,4 +1,4 @@
-"""Gradients of what a tape has recorded: of sums of targets, and of each element."""
+"""Gradients of a tape's record: of sums of targets, and of each element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NumPy's functions of tensors that are not in the table, or not with these arguments.
+"""NumPy functions of tensors without a rule in the table, or not for these arguments.
 
 They are computed, and recorded as operations without rules: only a gradient that has to pass them
 is an error.

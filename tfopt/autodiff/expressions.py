@@ -1,4 +1,4 @@
-"""How operations are written in generated programs, where a call of their function is too much."""
+"""Operations as expressions in generated programs, where a function call would cost too much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations take: tensors, arrays, and what can be made one."""
+"""The operands of operations: tensors, arrays, and objects that can be converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of NumPy's functions: what each does to tensors.
+"""The table of NumPy's functions: the operation of each on tensors.
 
 A ufunc in the table is an operation (:class:`Op`); any other function is a handler, which takes
 NumPy's arguments and carries operations out.

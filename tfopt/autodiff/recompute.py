@@ -1,4 +1,4 @@
-"""Gradient checkpointing: recompute a function rather than store what it computed."""
+"""Gradient checkpointing: recompute a function instead of storing its intermediate values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients that are registered by the name of an operation, and variables by their name."""
+"""Registries: gradients by the name of an operation, and variables by their name."""
 
 from __future__ import annotations
 

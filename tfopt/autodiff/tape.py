@@ -1,4 +1,4 @@
-"""The tape: what is recorded, and the gradients of it."""
+"""The tape: it records operations, and computes their gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants, and tensors that gradients do not pass."""
+"""Constants, and tensors that stop gradients."""
 
 from __future__ import annotations
 

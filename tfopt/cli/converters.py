@@ -1,4 +1,4 @@
-"""What converts the texts of flags to numbers, and refuses others."""
+"""Conversion of the texts of flags to numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line reads and writes: input files, folders and URLs; lines, JSON and outputs.
+"""Input and output of the command line: files, folders and URLs; lines, JSON and output files.
 
 Text is escaped where it is printed, and nowhere else.
 """

@@ -1,4 +1,4 @@
-"""What is done with models: `tfopt predict`, `inspect` and `convert`; their files."""
+"""Commands on models: `tfopt predict`, `inspect` and `convert`; model files."""
 
 from __future__ import annotations
 

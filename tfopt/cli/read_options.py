@@ -1,4 +1,4 @@
-"""How files are read: their format, by their names or as told, and what their columns are."""
+"""The options of reading: formats, by name or by flag, and the roles of columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tfopt selftest`: whether the kernels compute on this machine what they do elsewhere."""
+"""`tfopt selftest`: compares this machine's results with recorded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of a fit say: its settings, how it is saved, and what a resumed one shares."""
+"""The settings of a fit from its options, and which of them a resumed fit must share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be known of a table before its rows are used, read piece by piece."""
+"""A survey of a table, read in pieces, before its rows are used."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What everything above the kernels stands on; it imports nothing from above itself."""
+"""The foundation of all layers above the kernels; it imports nothing from them."""

@@ -1,4 +1,4 @@
-"""Arrays that are unpickled from memory that cannot be written."""
+"""Writable copies of arrays that were unpickled from read-only memory."""
 
 from __future__ import annotations
 

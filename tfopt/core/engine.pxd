@@ -1,4 +1,4 @@
-"""What the engine's parts see of each other."""
+"""The declarations that the engine's parts share."""
 
 from cpython.object cimport PyObject
 

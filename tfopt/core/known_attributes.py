@@ -1,4 +1,4 @@
-"""Objects that know their public attributes: a misspelt one is refused, not set and never read.
+"""Objects that know their public attributes, so that a misspelt one is refused.
 
 An object knows the attributes that its class declares, in its body, by an annotation or in
 ``__slots__``, and those that it has got while it was made: by its constructors, before or after

@@ -1,4 +1,4 @@
-# Nodes: what is kept of operations that were carried out.
+# Nodes: the records of operations.
 
 @cython.final
 @cython.freelist(256)

@@ -1,4 +1,4 @@
-# What NumPy's functions and Python's operators make of tensors and variables.
+# NumPy's functions and Python's operators on tensors and variables.
 
 ADD = Op("add", np.add, operator.add, infix="+")
 SUBTRACT = Op("subtract", np.subtract, operator.sub, infix="-")

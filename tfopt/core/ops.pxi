@@ -1,4 +1,4 @@
-# Operations: what each computes, its rules, and what a program that repeats it may assume.
+# Operations: their functions, their rules, and their properties that programs rely on.
 
 @cython.final
 cdef class Op:

@@ -1,4 +1,4 @@
-"""The CUDA backend: what the rest of the package asks of arrays on NVIDIA GPUs.
+"""The CUDA backend: the package's interface to arrays on NVIDIA GPUs.
 
 Arrays are described, filled, copied and written; variables are updated by a rule of the table; a
 step of an optimizer is checked, and run with or without clipping; tensors are clipped.

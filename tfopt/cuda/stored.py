@@ -1,4 +1,4 @@
-"""Variables whose steps the kernels of one dtype do not take: how they are stored and rounded."""
+"""Variables that kernels of a single dtype cannot step: their storage and rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a malformed line of a LIBSVM file."""
+"""The faults of malformed lines of LIBSVM files."""
 
 from __future__ import annotations
 

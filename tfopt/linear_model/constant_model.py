@@ -1,4 +1,4 @@
-"""The best constant prediction of targets and what it loses, from sums that blocks add up."""
+"""The best constant prediction of targets and its loss, from sums that blocks add up."""
 
 from __future__ import annotations
 

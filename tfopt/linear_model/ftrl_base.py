@@ -1,4 +1,4 @@
-"""What the FTRL estimators share: the state, the kernel's calls and the epochs of a fit."""
+"""The common parts of the FTRL estimators: state, kernel calls, epochs of a fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the epochs of an FTRL fit end: held-out samples, and whether anything still improves."""
+"""The stopping rule of an FTRL fit: held-out samples, and the improvement of the loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loss of linear models is: the record of all that estimators and solvers must know of it.
+"""The record of a loss of linear models: all that estimators and solvers need of it.
 
 In the symbols of Shalev-Shwartz and Zhang: an example has the label y (-1 or 1 for the losses of
 classification), the prediction z = x . w + b and the dual variable a. The kernels have the formulas

@@ -69,8 +69,8 @@ def to_json(model: Any, **options: Any) -> str:
         An object with these entries:
 
         - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 2, or 3 of several quantiles;
-          it is incremented when an entry is added, removed or changes its meaning; documents of version 1
-          are read, too;
+          it is incremented when an entry is added, removed or changes its meaning; documents of
+          version 1 are read, too;
         - ``"tfopt"``: the version that has written it;
         - ``"loss"``, and ``"link"``: ``"logit"``, ``"softmax"`` (for two classes the logit),
           ``"identity"`` or ``"log"``, or null for a loss without probabilities;

@@ -1,4 +1,4 @@
-"""The options of the estimators, what each solver needs of them, and what a fit is asked for."""
+"""The options of the estimators, the requirements of each solver, and the parameters of a fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The penalties of a path or a choice: given values, or a grid from the largest useful one down."""
+"""The penalties of a path or a search: given values, or a grid down from the largest useful one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown while a fit runs: a progress bar, and the records that a callback is given."""
+"""The progress of a fit: a bar, and the records passed to a callback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signatures of estimators: parameters kept as attributes, and those of others taken over."""
+"""The signatures of estimators: parameters kept as attributes, some taken from other classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files and documents of linear models hold, and how estimators become that and come back."""
+"""The content of model files and documents, and its conversion from and to estimators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rows of a table say about its columns, in any order and in any blocks."""
+"""Facts about a table's columns, gathered from its rows in any order and any blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes whose values are checked whenever they are assigned, and the checks of them."""
+"""Attributes that are checked on assignment, and their checks."""
 
 from __future__ import annotations
 

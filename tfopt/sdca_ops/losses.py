@@ -1,4 +1,4 @@
-"""TensorFlow's losses: what the ops must know of each, besides the kernels' formulas."""
+"""TensorFlow's losses: properties that the ops need besides the kernels' formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this machine computes the same results as others: digests, compared with recorded ones.
+"""The self-test: compares digests of this machine's results with recorded ones.
 
 `digests` runs the kernels on numbers that are the same everywhere and hashes what they return;
 `recorded` has the digests that the package comes with. Where they are equal, so are all bits: for

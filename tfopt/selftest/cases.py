@@ -1,4 +1,4 @@
-"""What is computed: every rule of the table, clipping, SDCA's visits, storage, denormals."""
+"""The cases of the self-test: every rule, clipping, SDCA's visits, storage, denormals."""
 
 from __future__ import annotations
 

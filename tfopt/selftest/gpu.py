@@ -1,4 +1,4 @@
-"""How the cases that a GPU can run get their arrays there."""
+"""The arrays of those cases that run on a GPU."""
 
 from __future__ import annotations
 

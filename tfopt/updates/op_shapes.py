@@ -1,4 +1,4 @@
-"""The shapes of TensorFlow's training ops: what is known of a result before it is computed."""
+"""Shape inference for TensorFlow's training ops."""
 
 from __future__ import annotations
 

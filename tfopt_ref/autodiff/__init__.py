@@ -1,4 +1,4 @@
-"""Gradients of what NumPy computes: a tape, and functions that bring their own gradients.
+"""Gradients of NumPy computations: a tape, and functions with custom gradients.
 
 To read it: `tensor` (what an operation is), `ops` (how gradients go back through one), `tape` (how
 through many), `custom_gradient`. The rules are in `vjps`. Tracing, recomputation and renamed

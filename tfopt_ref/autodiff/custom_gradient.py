@@ -1,4 +1,4 @@
-"""Functions that bring their own gradient."""
+"""Functions with custom gradients."""
 
 from __future__ import annotations
 

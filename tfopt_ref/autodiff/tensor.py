@@ -1,4 +1,4 @@
-"""Tensors, and what happens when NumPy is applied to them.
+"""Tensors, and NumPy's functions of them.
 
 Every operation, whoever asks for it, is carried out by `run`: NumPy's function is applied to the
 arrays, the result becomes a Tensor, and a Node that says what was done is offered to the tapes.

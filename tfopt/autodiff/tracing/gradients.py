@@ -1,4 +1,4 @@
-"""The way back through a program: what the forward computation saves, and what is done with it."""
+"""The backward pass of a program: which values the forward pass saves, and their use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values of a program share memory, and where each is used for the last time."""
+"""Liveness: which values of a program share memory, and where each is last used."""
 
 from __future__ import annotations
 

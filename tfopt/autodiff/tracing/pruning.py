@@ -1,4 +1,4 @@
-"""What of a trace a program has to repeat: constants, aliases and dead code are left out."""
+"""Pruning of a trace: a program leaves out constants, aliases and dead code."""
 
 from __future__ import annotations
 

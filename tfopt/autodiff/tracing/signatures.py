@@ -1,4 +1,4 @@
-"""Which calls of a traced function one program serves."""
+"""Signatures: which calls of a traced function share a program."""
 
 from __future__ import annotations
 

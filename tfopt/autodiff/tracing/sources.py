@@ -1,4 +1,4 @@
-"""Generated programs as Python sees them: their sources, and what an exception's notes say."""
+"""The sources of generated programs, for tracebacks and the notes of exceptions."""
 
 from __future__ import annotations
 

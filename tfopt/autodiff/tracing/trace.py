@@ -1,4 +1,4 @@
-"""Tracing a body, and asking a trace what depends on what."""
+"""Tracing of a function's body, and the dependencies within a trace."""
 
 from __future__ import annotations
 

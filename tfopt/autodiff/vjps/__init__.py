@@ -1,4 +1,4 @@
-"""The rules: for each function of NumPy, what a gradient becomes on its way back through it.
+"""The rules: for each function of NumPy, how a gradient is propagated back through it.
 
 A rule is ``vjp(g, y, *inputs, **keywords)``: `g` is the gradient of the output `y`. Complex
 gradients are conjugate ones, as TensorFlow's: that of ``x * x`` is ``g * conj(2 * x)``.

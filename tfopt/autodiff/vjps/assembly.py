@@ -1,4 +1,4 @@
-"""Arrays put together from others, or by functions of the user's."""
+"""Arrays assembled from others, or by a user's functions."""
 
 from __future__ import annotations
 

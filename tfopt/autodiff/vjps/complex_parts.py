@@ -1,4 +1,4 @@
-"""Rules of what complex numbers consist of: parts, angles, conjugates."""
+"""Rules of the parts, angles and conjugates of complex numbers."""
 
 from __future__ import annotations
 

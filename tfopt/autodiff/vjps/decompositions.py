@@ -1,4 +1,4 @@
-"""Decompositions of matrices, and what is made of singular values.
+"""Decompositions of matrices, and functions of singular values.
 
 Where eigenvalues or singular values are equal, vectors are not determined: what divides by their
 difference is left out, as TensorFlow does. Of vectors that the other ones do not determine (the

@@ -1,4 +1,4 @@
-"""Functions that leave NaN out, which gets the gradient 0."""
+"""Functions that ignore NaN, whose gradient is 0 there."""
 
 from __future__ import annotations
 

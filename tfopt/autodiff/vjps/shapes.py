@@ -1,4 +1,4 @@
-"""Rules of functions that move elements, and change none."""
+"""Rules of functions that only move elements."""
 
 from __future__ import annotations
 

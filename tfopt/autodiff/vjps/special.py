@@ -1,4 +1,4 @@
-"""Rules of SciPy's special functions, which are ufuncs: found when one is first applied.
+"""Rules of SciPy's special functions, which are looked up when a ufunc is first applied.
 
 SciPy is not imported. Whoever applies ``scipy.special.expit`` to a tensor has done so.
 """

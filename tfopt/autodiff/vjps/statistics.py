@@ -1,4 +1,4 @@
-"""Moments, orders and correlations: their values are NumPy's, their gradients of compositions."""
+"""Moments, order statistics and correlations: NumPy's values, gradients of compositions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ufuncs that are called with keywords: their values are NumPy's."""
+"""Ufuncs called with keywords, with NumPy's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that have no gradients, and rightly so, or that are no operations at all."""
+"""Functions without gradients: piecewise constant ones, and those that are no operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers do for FTRL: learn from block after block, and pass the model on."""
+"""The workers' part of FTRL: learn from block after block, and pass the model on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of some ranges of addresses overlap, by a sweep that names the pairs."""
+"""Find the overlapping pairs among ranges of addresses, by a sweep."""
 
 from __future__ import annotations
 

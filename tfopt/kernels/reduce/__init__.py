@@ -1,1 +1,1 @@
-"""Sums over arrays whose order no machine changes: norms, and clipping by them."""
+"""Sums over arrays in an order that is the same on every machine: norms, and clipping by them."""

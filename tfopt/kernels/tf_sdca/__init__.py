@@ -1,1 +1,1 @@
-"""What TensorFlow's SDCA ops have beside the solver: groups of features and fingerprints."""
+"""Parts of TensorFlow's SDCA ops besides the solver: groups of features and fingerprints."""

@@ -1,1 +1,1 @@
-"""The rules and what carries them out: formulas, loops, checks, drivers."""
+"""The rules and their execution: formulas, loops, checks, drivers."""

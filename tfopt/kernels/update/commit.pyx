@@ -1,4 +1,4 @@
-"""Everything a step writes, in one call that no signal interrupts.
+"""All writes of a step in one call that no signal can interrupt.
 
 Python handles signals between bytecode instructions, never inside a compiled call, and any Python
 code can raise an exception. So a step is prepared in Python as a list of updates (`Call`) and other

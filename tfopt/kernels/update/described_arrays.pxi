@@ -1,4 +1,4 @@
-# What libraries of arrays on a device tell about one in compiled code; in commit.pyx.
+# Descriptions of arrays on a device, read in compiled code; included by commit.pyx.
 
 cdef enum:
     NO_STREAM = 1       # of arrays that report none: the one that all others wait for

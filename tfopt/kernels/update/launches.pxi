@@ -1,4 +1,4 @@
-# Steps of variables on a device: what is asked of their arrays each time, and the call that queues
+# Steps of variables on a device: the queries of their arrays each time, and the call that queues
 # the step; in commit.pyx.
 
 ctypedef int (*queues)(tfopt_device_step *step) noexcept nogil

@@ -1,4 +1,4 @@
-"""An update of the same arrays again, with other gradients and hyperparameters.
+"""Repeating an update of the same arrays with new gradients and hyperparameters.
 
 A training loop updates the same arrays at each step, so most of what a call is checked for has been
 checked before. A repetition looks at what can have changed since: the memory of the arrays, and the

@@ -1,4 +1,4 @@
-"""The rows of the table as compiled code sees them, and their steps in the set in use."""
+"""The rows of the table for compiled code, and their steps for the instruction set in use."""
 
 cimport cython
 

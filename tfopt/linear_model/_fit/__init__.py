@@ -1,4 +1,4 @@
-"""How linear models are solved.
+"""The solvers of linear models.
 
 A fit to dense rows enters these files, each once but for the loop: `classifier` has `validation`
 check the data and `parameters` the options; `estimator` makes a `problem` of them, with the record

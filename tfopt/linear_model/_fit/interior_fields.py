@@ -1,4 +1,4 @@
-"""The variables of an interior-point method's rows where it begins; its kernel names the fields."""
+"""The initial variables of an interior-point method's rows; its kernel names the fields."""
 
 from __future__ import annotations
 

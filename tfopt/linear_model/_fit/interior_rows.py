@@ -1,4 +1,4 @@
-"""What the interior-point method computes with the rows of one problem.
+"""The interior-point method's computations with the rows of one problem.
 
 Each request is a function of the objective and the state of rows; the answers of blocks add up.
 """

@@ -1,4 +1,4 @@
-"""Newton's method along a path of l2 penalties: what is known of the losses serves all of them.
+"""Newton's method along a path of l2 penalties, which share the losses' values.
 
 The losses at a point, their gradient and the dual variables do not depend on l2: the solution for
 one l2 has a certificate for the next without a pass over the rows, and the first step from there

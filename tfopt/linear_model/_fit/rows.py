@@ -1,4 +1,4 @@
-"""What a solver computes with the rows of one problem: functions of their state.
+"""A solver's computations with the rows of one problem: functions of their state.
 
 States are immutable and share unchanged arrays, so that a computation whose result was lost can be
 repeated.

@@ -1,4 +1,4 @@
-"""What a method has to have whose steps the loop of a fit takes."""
+"""The interface of a method whose steps the loop of a fit takes."""
 
 from __future__ import annotations
 

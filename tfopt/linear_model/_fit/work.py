@@ -1,4 +1,4 @@
-"""The work of epochs and of Newton steps, counted: what the choice between them rests on.
+"""The work of epochs and of Newton steps, counted, which decides between them.
 
 The unit is a multiply-add of a product of matrices in blocks, of which a core does about eight a
 cycle. Other operations count by what bounds them, in multiples of that: memory, an addition that

@@ -1,4 +1,4 @@
-"""Where slots lie: in memory, in files of a folder, or in arrays that a function returns."""
+"""The places of slots: memory, files of a folder, or arrays that a function returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values by the variables that they belong to, whatever object stands for a variable."""
+"""Dictionaries with variables as keys; variables of the same memory are one key."""
 
 from __future__ import annotations
 

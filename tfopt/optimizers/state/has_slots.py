@@ -1,4 +1,4 @@
-"""The slots of an optimizer: how they are made, found, and where they lie."""
+"""The slots of an optimizer: their creation, lookup and places."""
 
 from __future__ import annotations
 

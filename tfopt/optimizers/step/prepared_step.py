@@ -1,4 +1,4 @@
-"""A checked step, which is carried out completely or not at all.
+"""A checked step, which is atomic.
 
 A step collects its updates and other writes in one list, which a single compiled call carries out:
 nothing in it can fail, and no signal interrupts it. Code that must run in Python (a constraint, an

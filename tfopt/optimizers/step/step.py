@@ -1,4 +1,4 @@
-"""Steps bound to variables: what a step does is stated once, the first time and the thousandth.
+"""Steps bound to variables: one description serves the first step and all later ones.
 
 A training loop updates the same variables at each step. What a step does with them is bound to them
 once; each step is then prepared with its gradients (`Step.prepare`), and nothing is written before

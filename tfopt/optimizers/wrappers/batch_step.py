@@ -1,4 +1,4 @@
-"""The step of accumulated gradients: a batch is added to the sums, and the last one taken."""
+"""The step of accumulated gradients: batches are added to sums; the last one takes the step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules: how gradients go back through what NumPy does itself.
+"""The rules: how gradients are propagated back through NumPy's functions.
 
 A function that other functions make up (a variance, a norm) needs no rule: its gradient is theirs.
 """
