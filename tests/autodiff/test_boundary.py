@@ -1,4 +1,4 @@
-"""What Python code returns to the engine is looked at before C relies on it.
+"""Values that Python code returns to the engine are checked before C relies on them.
 
 The calls are made in a process of their own, since what is wrong here ends it.
 """

@@ -1,4 +1,4 @@
-"""What is refused, by which exception, with which words; and that nothing has changed then."""
+"""Refusals of tapes and functions: their exceptions and messages; they change nothing."""
 
 from __future__ import annotations
 

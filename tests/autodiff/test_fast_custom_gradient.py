@@ -1,4 +1,4 @@
-"""Calls of custom gradients: what is looked at, how often, and what is not."""
+"""Calls of custom gradients: how often arguments and results are inspected."""
 
 from __future__ import annotations
 

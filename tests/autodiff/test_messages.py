@@ -1,4 +1,4 @@
-"""Slips that users make: what they are told, and that nothing has changed then."""
+"""Frequent mistakes of users: helpful messages, and nothing changes."""
 
 from __future__ import annotations
 

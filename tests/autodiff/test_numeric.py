@@ -1,4 +1,4 @@
-"""Gradients compared with differences: what of empty arrays, and what a failure says."""
+"""Gradients compared with finite differences: empty arrays, and messages of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations are defined to be, which generated programs rely on, is what they are."""
+"""Operations have the properties that generated programs rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether another system's Python could load the modules of a wheel: linked.py WHEEL [LIBRARY].
+"""Check that another system's Python could load a wheel's modules: linked.py WHEEL [LIBRARY].
 
 Each module exports its function of initialization, and is linked with no library but those that
 every such system has. What it takes from Python, that has: the one that runs this script, or

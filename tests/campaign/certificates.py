@@ -1,4 +1,4 @@
-"""Fits of linear models of odd data: what they say of themselves is true, or they say why not."""
+"""Fits of linear models to odd data: their certificates are true, or a warning says why not."""
 
 from __future__ import annotations
 

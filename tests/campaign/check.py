@@ -1,4 +1,4 @@
-"""What a check is: a series of cases, each of which raises if something is lost."""
+"""A check: a series of cases, each of which raises if it is lost."""
 
 from __future__ import annotations
 

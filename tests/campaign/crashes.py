@@ -1,4 +1,4 @@
-"""What a disk may hold after a power failure, by what was done to it and what was synced."""
+"""The possible contents of a disk after a power failure, given its writes and syncs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Digests of results, in whatever way they are computed, against those that the package records."""
+"""Digests of results computed in various ways, compared with the recorded ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each system call of a save fails in turn: the old file or the new one, and nothing else."""
+"""Saves whose system calls fail in turn leave the old file or the new one, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power failures in the middle of saves: what may be on the disk then, and whether it can be used.
+"""Power failures during saves: every possible state of the disk holds the old file or the new one.
 
 A process saves one version after another, and each operation on a file is recorded. After each of
 them the power may have failed: of what was not synced, all, nothing, any pages and names or all but

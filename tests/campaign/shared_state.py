@@ -1,4 +1,4 @@
-"""What threads share beside arrays: traces, values of variables, names, files and settings."""
+"""State besides arrays that threads share: traces, variables' values, names, files, settings."""
 
 from __future__ import annotations
 

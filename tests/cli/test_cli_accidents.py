@@ -1,4 +1,4 @@
-"""Accidents of users: each is refused or told on one line, and no file is left or changed."""
+"""Mistakes at the command line: each gives a one-line message, and leaves files unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clipping answers, in both packages: cases, exactness, policies, results in place."""
+"""Results of clipping in both packages: cases, exactness, policies, results in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clipping refuses: with which error and message, and that nothing has been written."""
+"""Refusals of clipping: their errors and messages; nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dtypes of blocks of codes, and whether arrays that are stored in some way are the same."""
+"""The dtypes of blocks of codes, and a comparison of stored arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages for those who come from another library: their programs and tables of names."""
+"""The programs and tables of names on the migration pages."""
 
 from __future__ import annotations
 

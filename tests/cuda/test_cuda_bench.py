@@ -1,4 +1,4 @@
-"""The benchmark of optimizers runs, and says what it did not time; figures need a GPU."""
+"""The benchmark of optimizers runs, and reports what it did not time; figures need a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clipping on a GPU refuses: in words, and before anything is written."""
+"""Refusals of clipping on a GPU: their messages; nothing is written."""
 
 from __future__ import annotations
 

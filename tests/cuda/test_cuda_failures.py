@@ -1,4 +1,4 @@
-"""What a host does not do: lack memory, fail launches, capture graphs, have arrays at address 0."""
+"""Failures particular to a GPU: memory, launches, graph capture, arrays at address 0."""
 
 from __future__ import annotations
 

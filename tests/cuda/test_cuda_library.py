@@ -1,4 +1,4 @@
-"""The library's loading: whatever is missing is said in one line, and imports never fail."""
+"""Loading the CUDA library: one line says what is missing, and imports never fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of torch as variables and gradients: what an optimizer asks of them, and says of them."""
+"""Tensors of torch as variables and gradients: how an optimizer reads and reports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch does with an optimizer, to tfopt's with parameters on a GPU: the host's bits."""
+"""Torch's uses of an optimizer, on tfopt's with parameters on a GPU: the host's bits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bitsandbytes stores in 8 bits: its tables, codes and optimizers' states.
+"""The 8-bit storage of bitsandbytes: its tables, codes and optimizer states.
 
 As a script (``python -m golden.bitsandbytes`` in ``tests``), this writes them.
 """

@@ -1,4 +1,4 @@
-"""How closely an answer has to agree with TensorFlow's, and the comparison.
+"""The tolerances of comparisons with TensorFlow, and the comparison.
 
 Bit for bit, unless there is a reason (module `reasons`). Then within a relative error and, where a
 power nearly cancels, within what rounding that power can do.

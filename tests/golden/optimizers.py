@@ -1,4 +1,4 @@
-"""Optimizers on several variables at once, and how closely they are to agree with TensorFlow's."""
+"""Optimizers on several variables at once, and the tolerances beside TensorFlow's."""
 
 from __future__ import annotations
 

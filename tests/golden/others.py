@@ -1,4 +1,4 @@
-"""What other libraries answer where TensorFlow has no optimizer: cases, and ours for them.
+"""Results of other libraries for optimizers that TensorFlow lacks: cases, and ours for them.
 
 As a script (``python -m golden.others keras`` in ``tests``), this writes a library's answers.
 """

@@ -1,4 +1,4 @@
-"""What the golden files hold: hyperparameters, flags and arrays, for any row of the table.
+"""The content of the golden files: hyperparameters, flags and arrays, for any row of the table.
 
 Used by make.py only. The tests read hyperparameters and arrays from the files.
 """

@@ -1,4 +1,4 @@
-"""The digests of results: those recorded, whatever may not change a bit is changed."""
+"""The digests of results do not depend on threads, instruction sets and the like."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LIBSVM files: sources, compression, options, and what is said of malformed ones."""
+"""LIBSVM files: sources, compression, options, and errors of malformed ones."""
 
 from __future__ import annotations
 

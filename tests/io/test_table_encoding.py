@@ -1,4 +1,4 @@
-"""The encoding of tables: row by row what its words say, whatever the blocks and their order."""
+"""The encoding of tables: as documented for each row, for any blocks in any order."""
 
 from __future__ import annotations
 

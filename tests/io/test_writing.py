@@ -1,4 +1,4 @@
-"""Files that are written past the system's cache: their bytes, whatever a file system takes."""
+"""Files written past the page cache have the right bytes on every file system."""
 
 from __future__ import annotations
 

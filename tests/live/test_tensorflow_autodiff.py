@@ -1,4 +1,4 @@
-"""Tapes and custom gradients: that TensorFlow still answers what the golden file says.
+"""Tapes and custom gradients: TensorFlow still gives the results of the golden file.
 
 Skipped where TensorFlow is not installed, unless TFOPT_REQUIRE_TENSORFLOW is set.
 """

@@ -1,4 +1,4 @@
-"""What the pages for those who come from another library call tfopt's is tfopt's."""
+"""The migration pages' names exist, and their programs agree."""
 
 from __future__ import annotations
 

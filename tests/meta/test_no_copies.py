@@ -1,4 +1,4 @@
-"""The specification says things in its own words: it shares no run of code lines with tfopt."""
+"""The specification is independent: it shares no run of code lines with tfopt."""
 
 from __future__ import annotations
 

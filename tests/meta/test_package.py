@@ -1,4 +1,4 @@
-"""The package as a whole: what imports what, what is built, what an unbuilt tree says."""
+"""The package as a whole: imports, built modules, and the error of an unbuilt tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What newcomers look for is two clicks from the landing page of the documentation."""
+"""Every page that a newcomer needs is two clicks from the documentation's landing page."""
 
 from __future__ import annotations
 

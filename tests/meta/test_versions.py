@@ -1,4 +1,4 @@
-"""What `tfopt info` says beyond versions: BLAS, the OpenMP libraries in the process, extras."""
+"""`tfopt info` lists, besides versions, BLAS, the OpenMP libraries in the process, and extras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A public attribute that an object does not know is refused, but for the classes of users."""
+"""Unknown public attributes are refused, except for users' classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of float32 variables in 16 bits: always the rounded variables, whatever a step is."""
+"""Copies of float32 variables in 16 bits equal the rounded variables after any step."""
 
 from __future__ import annotations
 

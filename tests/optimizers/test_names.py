@@ -1,4 +1,4 @@
-"""Names and arguments that do not exist: errors say which may be meant."""
+"""Errors about names and arguments that do not exist suggest the right ones."""
 
 from __future__ import annotations
 

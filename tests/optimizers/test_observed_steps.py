@@ -1,4 +1,4 @@
-"""A report of a step says how far its variables moved, whichever rows those are."""
+"""A report of a step measures how far its variables moved, for dense and sparse gradients."""
 
 from __future__ import annotations
 

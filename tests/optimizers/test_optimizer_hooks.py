@@ -1,4 +1,4 @@
-"""What a user's own optimizer may override, and what a step does for each variable."""
+"""The methods that a user's optimizer may override, and their calls in a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an optimizer's constructor and its steps take beside hyperparameters."""
+"""Options of constructors and steps besides hyperparameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of some rows does to the others: as in TensorFlow, nothing, or what it owes them."""
+"""Steps of some rows and their effect on the others: TensorFlow's, none, or deferred."""
 
 from __future__ import annotations
 

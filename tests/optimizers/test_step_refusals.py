@@ -1,4 +1,4 @@
-"""What a step refuses, and that its errors say where."""
+"""Refusals of steps, whose errors name the place."""
 
 from __future__ import annotations
 

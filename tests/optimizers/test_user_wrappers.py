@@ -1,4 +1,4 @@
-"""Wrappers as a user writes them, by what is documented alone.
+"""Wrappers as a user writes them, using only what is documented.
 
 The laws of all wrappers are drawn over these, too: steps are whole, locked and traced, an idle
 wrapper is the optimizer inside, whose settings are set there, and runs are resumed.

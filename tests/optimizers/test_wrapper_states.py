@@ -1,4 +1,4 @@
-"""State dictionaries of optimizers around others, and of what is said about variables."""
+"""State dictionaries of wrappers, and of settings of variables."""
 
 from __future__ import annotations
 

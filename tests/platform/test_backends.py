@@ -1,4 +1,4 @@
-"""Who computes with arrays that are not in the host's memory."""
+"""Backends, which compute with arrays outside the host's memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call has checked stays true until it is carried out, or the call is refused."""
+"""Arguments that change between the checks of a call and its execution do no harm."""
 
 from __future__ import annotations
 

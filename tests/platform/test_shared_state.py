@@ -1,4 +1,4 @@
-"""What threads share beside arrays: values of variables, traces, names, files and settings."""
+"""State besides arrays that threads share: variables' values, traces, names, files, settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Complex variables, for rules that TensorFlow has for them; equal to the twin but for rounding."""
+"""Complex variables, for rules that TensorFlow has for them; equal to the twin up to rounding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of arrays: many variables, one call, what a call for each alone would do."""
+"""One call with lists of arrays equals a call for each array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call of an update rule promises beside its arithmetic."""
+"""Properties of calls of update rules besides their arithmetic."""
 
 from __future__ import annotations
 

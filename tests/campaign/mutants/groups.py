@@ -1,4 +1,4 @@
-"""What is mutated, how many mutants of it are drawn, and which tests look for them.
+"""Groups of mutated files: numbers of mutants to draw, and the tests to run.
 
 Of the tests those are run that reach a mutant's line.
 """

@@ -1,4 +1,4 @@
-"""What a tape and custom gradients do, as small programs: B1 to B52 of the list of behaviours.
+"""Behaviours of tapes and custom gradients as small programs, B1 to B52.
 
 Each takes a facade and returns numbers. They are numbered as in the list that they come from.
 """

@@ -1,4 +1,4 @@
-"""What gradients are where functions have none: at kinks, poles, ties and for NaN."""
+"""Conventions for gradients where functions have none: at kinks, poles, ties and for NaN."""
 
 from __future__ import annotations
 
