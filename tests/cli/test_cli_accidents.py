@@ -130,7 +130,7 @@ def test_labels_that_floats_merge(cli, folder, form):
     Path("d.svm").write_text("".join(f"{y} 1:{a}\n" for a, y in frame.to_numpy(object)))
     flags = [] if form == "svm" else ["--label", "y"]
     outcome = cli("train", f"d.{form}", *flags)
-    assert "is beyond 2^53, where numbers fall together" in one_line(outcome)
+    assert "is beyond 2^53, where float64 merges integers" in one_line(outcome)
     assert not Path("model.npz").exists()
 
 
@@ -171,7 +171,7 @@ def test_a_table_of_another_name(cli, folder):
 
 
 def test_a_model_is_no_checkpoint(cli, folder, tiny_model):
-    with pytest.raises(CheckpointError, match="a linear model, and no checkpoint"):
+    with pytest.raises(CheckpointError, match="a linear model, not a checkpoint"):
         checkpoints.load(str(tiny_model))
 
 

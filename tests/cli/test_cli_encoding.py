@@ -216,7 +216,7 @@ def test_text_that_says_nothing_is_left_out(cli, people, folder):
     assert known.left_out == ("id", "same", "nothing")
     people[["id"]].assign(y=people[LABEL]).to_csv("ids.csv", index=False)
     refused = cli("train", "ids.csv", "--label", "y")
-    assert refused.err == "ids.csv: no column says anything of the labels\n"
+    assert refused.err == "ids.csv: no column has information about the labels\n"
 
 
 def test_columns_of_one_name_are_refused_with_their_places(cli, folder):

@@ -229,7 +229,7 @@ def test_what_does_not_go_with_a_folder(cli, two, folder, there):
         ),
         (
             ["one", *FLAGS, *FILES],
-            "one: is no folder, whose files could be blocks: give --blocks N",
+            "one: is not a folder of blocks: give --blocks N",
         ),
         (["two", *FLAGS, "--model", "two/m"], "two/m: is in two, where all files are data"),
     ]:

@@ -205,7 +205,7 @@ def test_lines_are_counted_within_quotes_too(cli, folder, text, message):
          "x.csv: no column 'z' (from --label); columns: a, y"),
         ("x.csv", b"a,y\n1,2\n", [], "x.csv: is a table: name the column of the labels with "
          "--label"),
-        ("x.csv", b"y\n1\n", ["--label", "y"], "x.csv: has no columns but that of the labels"),
+        ("x.csv", b"y\n1\n", ["--label", "y"], "x.csv: has no columns besides the labels"),
         ("x.csv", b"a,y\n\xff,2\n", ["--label", "y"], "x.csv: is not UTF-8 text"),
         ("x.csv", b"a,y,w\n1,2,-1\n", ["--label", "y", "--weight", "w"],
          "x.csv:2:3: the value of 'w' is below 0 '-1'"),

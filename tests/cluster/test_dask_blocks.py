@@ -130,7 +130,7 @@ def test_blocks_with_and_without_names_are_refused(client: Client) -> None:
     for with_names, without in ((0, 3), (3, 0)):
         blocks = parts(FRAME if without else X)
         blocks[3] = parts(X if without else FRAME)[3]
-        message = f"block {with_names} has names of features, but block {without} has not"
+        message = f"block {with_names} has feature names, but block {without} has none"
         with pytest.raises(ValueError, match=message):
             SDCAClassifier().fit(blocks, parts(y))
 

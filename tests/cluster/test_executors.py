@@ -242,7 +242,7 @@ def test_names_of_features() -> None:
     other = frame[50:].rename(columns={"c": "x"})
     with pytest.raises(ValueError, match="number 2 is 'x' in block 1, but 'c' in block 0"):
         fit_blocks(model, [(frame[:50], y[:50]), (other, y[50:])])
-    with pytest.raises(ValueError, match="block 0 has names of features, but block 1 has not"):
+    with pytest.raises(ValueError, match="block 0 has feature names, but block 1 has none"):
         fit_blocks(model, [(frame[:50], y[:50]), (X[50:], y[50:])])
     assert model.feature_names_in_.tolist() == list("abcde")
     quietly(fit_blocks, model, [(X[:50], y[:50]), (X[50:], y[50:])])

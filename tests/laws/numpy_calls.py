@@ -77,10 +77,10 @@ _NO_SLOPE_AT_0 = (
 _NOT_SMOOTH = ("complex", "1j", "float32")
 #: Of complex matrices their vectors have a phase that is nobody's.
 _WITH_VECTORS = ("np.linalg.svd", "np.linalg.eigh", "np.linalg.qr")
-#: Gradients that there are not, and words of what is said then.
+#: Missing gradients, and words of their errors.
 REFUSED: dict[str, tuple[str, ...]] = {
-    **{name: ("called so", "has no gradient", "no gradient by") for name, f in FUNCTIONS.items()
-       if isinstance(f, np.ufunc)},
+    **{name: ("with these arguments", "has no gradient", "no gradient by")
+       for name, f in FUNCTIONS.items() if isinstance(f, np.ufunc)},
     **dict.fromkeys(("np.linalg.det", "np.linalg.slogdet", "np.linalg.solve", "np.linalg.cond"),
                     ("Singular",)),
     "np.linalg.svd": ("no gradient of result",), "np.linalg.lstsq": ("an rcond of several",),

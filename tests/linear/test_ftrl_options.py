@@ -411,7 +411,7 @@ def test_an_offset_is_a_part_of_the_score(name: str, loss: str, in_fit: bool, fo
 def test_what_an_offset_is_not_for_changes_nothing() -> None:
     X, _, ranks = data(8)
     for model, message in (
-        (FTRLClassifier().fit(X, ranks % 3), "an offset is for two classes, and there are 3"),
+        (FTRLClassifier().fit(X, ranks % 3), "an offset needs two classes, but there are 3"),
         (FTRLRegressor().fit(X, ranks), "offset must have a number for each of 24 samples"),
     ):
         before = state_of(model)

@@ -292,7 +292,7 @@ def test_wrong_ones_of_a_block_are_named(which: str) -> None:
 
 def test_where_it_means_nothing_it_is_refused() -> None:
     X, y, _, offset = data("poisson")
-    with pytest.raises(InvalidArgumentError, match="takes no offset: regression does"):
+    with pytest.raises(InvalidArgumentError, match="takes no offset; regression losses do"):
         sdca_path(X, y > 1, "logistic", l2s=[1.0], offset=offset)
     with pytest.raises(ValueError, match="block 0: an offset of classes is not for blocks"):
         fit_blocks(SDCAClassifier(), [(X, y > 1, None, offset)])
@@ -383,7 +383,7 @@ def test_what_takes_no_offset_of_classes_says_so(options: dict[str, Any], messag
         model.fit(X, y, offset=offset)
     assert repr(vars(model)) == before
     three = np.arange(N) % 3
-    with pytest.raises(InvalidArgumentError, match="an offset is for two classes"):
+    with pytest.raises(InvalidArgumentError, match="an offset needs two classes"):
         SDCAClassifier().fit(X, three, offset=offset)
-    with pytest.raises(InvalidArgumentError, match="an offset is for two classes, and there are 3"):
+    with pytest.raises(InvalidArgumentError, match="an offset needs two classes, but there are 3"):
         SDCAClassifier().fit(X, three).predict(X, offset)

@@ -100,7 +100,7 @@ def test_it_is_an_estimator_as_others_are() -> None:
         ({"quantile": ["a"]}, "above 0 and below 1, not 'a'"),
         ({"quantile": "median"}, "above 0 and below 1, not 'median'"),
         ({"quantile": [0.1, 0.2], "loss": "squared"}, "does not apply to loss='squared'"),
-        ({"quantile": [0.1, 0.2], "warm_start": True}, "starts from no last fit"),
+        ({"quantile": [0.1, 0.2], "warm_start": True}, "cannot start from the last fit"),
         ({"loss": "huber", "epsilon": [0.1, 0.2]}, "epsilon must be a finite number above 0"),
     ],
 )

@@ -106,7 +106,7 @@ def test_variables_of_other_dtypes_have_none() -> None:
     optimizer = Mirror(optimizers.SGD(0.5))
     optimizer.apply_gradients([(w.copy(), w), (v.copy(), v)])
     assert is_rounded(optimizer, v, "bfloat16")
-    with pytest.raises(InvalidTypeError, match="has no mirror: that is for float32"):
+    with pytest.raises(InvalidTypeError, match="has no mirror: it is float64, not float32"):
         optimizer.mirror(w)
 
 

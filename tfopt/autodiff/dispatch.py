@@ -106,7 +106,7 @@ def carried_out(
         if x is not None and trace is not None and any(map(trace.is_symbolic, operands)):
             raise TypeError(
                 f"{op.label} returns a {type(x).__name__}, which depends on values: a function "
-                "that is traced cannot compute it anew. Call it outside of the function"
+                "that is traced cannot recompute it. Call it outside of the function"
             )
         if not isinstance(x, _WITHOUT_GRADIENTS) and any(map(is_recorded, operands)):
             lost(f"a {type(x).__name__} in {op.label}", instead=engine.OF_OBJECTS)

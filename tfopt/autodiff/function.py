@@ -202,7 +202,7 @@ class Function:
         return program
 
     def _look_at_numbers(self, call: BoundCall) -> None:
-        """Warn, once for each function, of traces that differ in Python numbers alone."""
+        """Warn, once for each function, of traces that differ only in Python numbers."""
         numbers = [leaf for leaf in call.leaves if type(leaf) in (int, float, complex)]
         if not numbers or self._warned:
             return
@@ -212,7 +212,7 @@ class Function:
             self._warned.append(True)
             warnings.warn(
                 f"{getattr(self, '__name__', self._f)} has been traced {_MANY_NUMBERS} times for "
-                f"arguments that differ in Python numbers alone, now {numbers}: tracing is slow, "
+                f"arguments that differ only in Python numbers, now {numbers}: tracing is slow, "
                 "and each trace is kept. Pass a number that changes from call to call as an "
                 "array, np.asarray(x), or as a tensor",
                 RetracingWarning,
@@ -316,7 +316,7 @@ def function(
     Warns
     -----
     RetracingWarning
-        By the fifth trace for arguments that differ in Python numbers alone, once for a function.
+        By the fifth trace for arguments that differ only in Python numbers, once for a function.
 
     Notes
     -----

@@ -107,7 +107,7 @@ def read_text(file: BinaryIO, size: int) -> bytes:
     description = exactly(file, length)
     match = re.match(rb"\{'descr': '\|S(\d{1,10})'", description)
     if match is None and b"'<U" in description:
-        raise CheckpointError("a linear model, and no checkpoint: load it with load_model")
+        raise CheckpointError("a linear model, not a checkpoint: load it with load_model")
     if match is None:
         raise CheckpointError("the header is damaged")
     count = int(match[1])

@@ -162,7 +162,7 @@ def find_classes(name: str, labels: np.ndarray, loss: str) -> tuple[float, ...]:
     if labels.size and np.abs(labels).max() > MAX_LABEL:
         label = labels[np.abs(labels).argmax()]
         raise CommandError(
-            f"{name}: the label {label:.17g} is beyond 2^53, where numbers fall together: number "
+            f"{name}: the label {label:.17g} is beyond 2^53, where float64 merges integers: number "
             "the classes from 0, or name them in a table"
         )
     if labels.size < 2:

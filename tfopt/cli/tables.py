@@ -210,7 +210,7 @@ def wanted_columns(
         for name in like.features or ():
             wanted.append(Wanted(name, _place(file, names, name), "number", False))
     if not wanted:
-        raise CommandError(f"{file.name}: has no columns but that of the labels")
+        raise CommandError(f"{file.name}: has no columns besides the labels")
     if label in names:
         has_names = like is not None and like.classes is not None
         is_csv = isinstance(file, CsvFile)
@@ -234,7 +234,7 @@ def _refuse_both(file: File, others: list[tuple[str | None, str]], options: Read
     for name, flag in [*others, *((name, "--categorical") for name in options.categorical)]:
         for other, taken in [*dropped, *(others if flag == "--categorical" else ())]:
             if name is not None and other is not None and name.strip() == other.strip():
-                raise CommandError(f"{file.name}: {taken} and {flag} name the column {name!r} both")
+                raise CommandError(f"{file.name}: {taken} and {flag} both name the column {name!r}")
 
 
 def _place(file: File, names: Sequence[str], name: str) -> int:

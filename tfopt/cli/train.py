@@ -109,7 +109,7 @@ def _check_blocks(arguments: argparse.Namespace) -> None:
     """Refuse blocks that do not go with a folder, or with a file."""
     name, blocks = arguments.data, arguments.blocks
     if blocks == FILES and not is_folder(name):
-        raise CommandError(f"{name}: is no folder, whose files could be blocks: give --blocks N")
+        raise CommandError(f"{name}: is not a folder of blocks: give --blocks N")
     if blocks not in (None, FILES) and arguments.on_cluster and is_folder(name):
         raise CommandError(
             f"{name}: is a folder, whose files are the blocks on a cluster: leave out --blocks"

@@ -232,7 +232,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
             samples = self._encoded(X, y, weights)
             if known is not None and samples.n_problems > 1:
                 raise InvalidArgumentError(
-                    f"an offset is for two classes, and y has {samples.n_problems}"
+                    f"an offset needs two classes, but y has {samples.n_problems}"
                 )
             samples.offset = known
             self._solve(samples)

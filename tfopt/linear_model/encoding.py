@@ -296,7 +296,7 @@ def make_encoding(
         else:
             columns.append(column)
     if not columns:
-        raise InvalidArgumentError("no column says anything of the labels")
+        raise InvalidArgumentError("no column has information about the labels")
     return Encoding(tuple(columns), tuple(left_out), tuple(missing))
 
 

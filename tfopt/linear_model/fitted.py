@@ -48,7 +48,7 @@ class SDCAResults(SDCAOptions):
         if not all(gap <= self._tol for gap in stalled):
             warnings.warn(
                 f"the relative duality gap is {max(stalled):.2g}, above tol={self._tol:g}, and no "
-                "step lowers the objective further, which is rounding: raise tol, or scale the "
+                "step lowers the objective further because of rounding: raise tol, or scale the "
                 "features",
                 ConvergenceWarning,
                 stacklevel=4,

@@ -235,7 +235,7 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     def _checked_offset(self, offset: Any, X: Any) -> np.ndarray | None:
         if offset is not None and self._n_scores > 1:
             raise InvalidArgumentError(
-                f"an offset is for two classes, and there are {self._n_scores}"
+                f"an offset needs two classes, but there are {self._n_scores}"
             )
         return check_offset(offset, X)
 

@@ -92,7 +92,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         """Refuse options that `partial_fit` does not have."""
         self._check_options()
         if self.early_stopping:
-            raise ValueError("early_stopping=True is of fit: partial_fit takes one epoch")
+            raise ValueError("early_stopping=True needs fit: partial_fit takes one epoch")
 
     def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
         if self.n_hashes is not None and sparse.issparse(X):

@@ -157,7 +157,7 @@ class PointwiseLoss(Protocol):
         But for what does not depend on z. The dual variables of the other targets, times the
         factors, are those of y. Losses of classification have no such targets.
         """
-        raise InvalidArgumentError(f"loss={self.name!r} takes no offset: regression does")
+        raise InvalidArgumentError(f"loss={self.name!r} takes no offset; regression losses do")
 
     def is_outside(self, y: np.ndarray) -> np.ndarray:
         """Return which targets are not in the domain."""

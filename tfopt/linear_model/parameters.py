@@ -346,7 +346,7 @@ class SDCAOptions(LossChoice, EachPenalty):
     def _n_threads(self) -> int:
         n_jobs = self.n_jobs
         if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
-            raise ValueError(f"n_jobs must be an integer but 0, or None, not {n_jobs!r}")
+            raise ValueError(f"n_jobs must be a nonzero integer, or None, not {n_jobs!r}")
         most = runtime.get_threads()
         if most == 1 or n_jobs == 1:
             return 1  # joblib takes long to say so

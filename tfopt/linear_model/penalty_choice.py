@@ -149,7 +149,7 @@ class PenaltyChoice(LinearModel):
         if np.isnan(means).all():
             raise InvalidArgumentError(
                 f"scoring={self.scoring!r} is not a number for any penalty: it is not defined for "
-                "some fold, of a single sample for instance; have fewer folds, or leave scoring out"
+                "some fold, of a single sample for instance; use fewer folds, or leave scoring out"
             )
         place = int(np.nanargmax(means))  # of equal ones, the strongest
         best = order[place]
@@ -169,7 +169,7 @@ class PenaltyChoice(LinearModel):
         if any(not np.array_equal(classes, each) for *_, each in results):
             raise InvalidArgumentError(
                 "refit=False takes the mean of the folds' coefficients, but not all folds have "
-                "samples of all classes: set refit=True, or have fewer folds"
+                "samples of all classes: set refit=True, or use fewer folds"
             )
         if classes is not None:
             self.classes_ = classes

@@ -200,7 +200,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         scores = self._scores(X, offset)
         if offset is not None and scores.shape[1] > 1:
             raise InvalidArgumentError(
-                f"an offset is for two classes, and there are {scores.shape[1]}"
+                f"an offset needs two classes, but there are {scores.shape[1]}"
             )
         return scores
 

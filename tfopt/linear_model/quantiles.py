@@ -46,7 +46,7 @@ class QuantilesMixin:
         """Fit a model for each value by a function, and set the attributes to theirs."""
         if self.warm_start:
             raise InvalidArgumentError(
-                f"{self._phi.option.name}={list(values)} starts from no last fit: set "
+                f"{self._phi.option.name}={list(values)} cannot start from the last fit: set "
                 "warm_start=False"
             )
         models = []

@@ -59,7 +59,7 @@ class Op:
         try:
             bound = self.signature.bind(None, None, *args, **kwargs).arguments
         except TypeError as error:
-            raise LookupError(f"no gradient of {self.name} when it is called so: {error}") from None
+            raise LookupError(f"no gradient of {self.name} with these arguments: {error}") from None
         names = list(self.signature.parameters)[2:]
         rules = dict(zip(names, self.rules, strict=False))
         return [(rules.get(name), bound[name]) for name in names if name in bound]

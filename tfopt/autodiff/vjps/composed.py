@@ -44,7 +44,8 @@ def by_name(function: Any, composition: Callable[..., Any]) -> Callable[..., Any
         try:
             given = accepted.bind(*args, **kwargs)
         except TypeError as error:  # of a ufunc, which takes more
-            raise LookupError(f"no gradient of {function.__name__}, called so: {error}") from None
+            name = function.__name__
+            raise LookupError(f"no gradient of {name} with these arguments: {error}") from None
         given.apply_defaults()
         for name, value in given.arguments.items():
             idle = value is accepted.parameters[name].default or name in _PLACES
@@ -109,7 +110,7 @@ def with_gradients_of(
         targets, seeds = [], []
         for number, (y, g) in enumerate(zip(results, upstreams, strict=True)):
             if g is not None and y is None:
-                raise LookupError(f"no gradient of result {number} of {name}, called so")
+                raise LookupError(f"no gradient of result {number} of {name} with these arguments")
             if g is not None:
                 targets.append(as_tensor(y))
                 seeds.append(cast(g, targets[-1].dtype))

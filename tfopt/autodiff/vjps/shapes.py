@@ -263,5 +263,5 @@ def _padded(a: Any, pad_width: Any, mode: Any, **kwargs: Any) -> Any:
     copies = mode in ("constant", "edge", "reflect", "symmetric", "wrap")
     tensors = any(isinstance(leaf, Operand) for leaf in flatten(kwargs))
     if not copies or kwargs.get("reflect_type", "even") != "even" or tensors:
-        raise LookupError(f"no gradient of pad with mode={mode!r} when it is called so")
+        raise LookupError(f"no gradient of pad with mode={mode!r} with these arguments")
     return into_zeros(np.pad, a, pad_width, mode)

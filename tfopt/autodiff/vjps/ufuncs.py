@@ -20,7 +20,7 @@ def _converted(
 ) -> Any:  # fmt: skip
     """Return what a ufunc gives for inputs that are converted before, as its loop does."""
     if others:
-        raise LookupError(f"no gradient of {ufunc.__name__} with {', '.join(others)}, called so")
+        raise LookupError(f"no gradient of {ufunc.__name__} with these arguments: {[*others]}")
     arrays = [operand(x) for x in inputs]
     if dtype is None:
         return apply(op, tuple(arrays))

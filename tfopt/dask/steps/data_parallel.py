@@ -220,5 +220,5 @@ def _as_list(blocks: Any) -> list[Any]:
     if hasattr(blocks, "to_delayed"):
         return list(np.ravel(blocks.to_delayed()))
     if not isinstance(blocks, Iterable):
-        raise InvalidTypeError(f"blocks must be a list of them, not {type(blocks).__name__}")
+        raise InvalidTypeError(f"blocks must be a list, not {type(blocks).__name__}")
     return list(blocks)

@@ -192,7 +192,7 @@ def shard_config(
             "stochastic_rounding needs the place of a row in the table, which a part does not know"
         )
     if int(optimizer.iterations):
-        raise InvalidArgumentError("the optimizer has taken steps already")
+        raise InvalidArgumentError("the optimizer has already taken steps")
     optimizer_config = optimizer._saved_config()
     if optimizer_config["learning_rate"] is None:
         raise InvalidArgumentError("a learning rate that is a function must be a schedule")

@@ -188,7 +188,7 @@ def common_feature_names(first_blocks: FirstBlocks) -> tuple[str, ...] | None:
     other, differing = others[0]
     if names is None or differing is None:
         with_names, without = (other, first) if names is None else (first, other)
-        raise ValueError(f"block {with_names} has names of features, but block {without} has not")
+        raise ValueError(f"block {with_names} has feature names, but block {without} has none")
     if len(names) != len(differing):
         raise ValueError(
             f"block {other} has {len(differing)} features, but block {first} has {len(names)}"

@@ -188,7 +188,7 @@ class RuleOptimizer(RuleState, abstract=True):
         if isinstance(self.storage, Mapping) and not slots.keys() >= self.storage.keys():
             unknown = next(slot for slot in self.storage if slot not in slots)
             raise InvalidArgumentError(
-                f"{type(self).__name__} has no slot {unknown!r} to be stored: it has "
+                f"{type(self).__name__} has no slot {unknown!r}; it has "
                 f"{', '.join(slots) or 'none'}"
             )
         rule = kernels[self._update(1, 1.0).rule].rule

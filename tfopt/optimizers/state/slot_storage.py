@@ -89,7 +89,7 @@ def stored_dtype(
     if slot not in codes:
         raise InvalidArgumentError(
             f"the slot {slot} of {variable.name} cannot be stored in {4 if kind == '4bit' else 8} "
-            "bits, which are too coarse for what a step makes of it. Give storage a dict of the "
+            "bits, which are too coarse for its values. Give storage a dict of the "
             "other slots, or use bfloat16"
         )
     return _CODES[kind][codes[slot]]

@@ -112,7 +112,7 @@ class Mirror(Wrapper):
         variable = as_variable(var)
         if not _has_mirror(variable):
             raise InvalidTypeError(
-                f"{variable.name} has no mirror: that is for float32, not {variable.dtype}"
+                f"{variable.name} has no mirror: it is {variable.dtype}, not float32"
             )
         return self._mirror(variable).value()
 
