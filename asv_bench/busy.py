@@ -137,7 +137,7 @@ def times(library: str, fits: bool, seconds: float) -> dict[str, Figure]:
 
 
 def names(fits: bool) -> list[str]:
-    """Return what the columns show."""
+    """Return the figures of the columns."""
     return ["newton-cholesky", "sdca"] if fits else [f"2^{exponent}" for exponent in SIZES]
 
 

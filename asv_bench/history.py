@@ -81,7 +81,7 @@ def farthest(things: Sequence[Any], done: Iterable[Any], count: int) -> list[Any
 
 
 def measured(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> list[tuple[str, ...]]:
-    """Return a benchmark's parameters of which there are figures, in the benchmark's order."""
+    """Return the parameters of a benchmark that have figures, in the benchmark's order."""
     found = {key for commit in commits for key in commit.figures.get(name, {})}
     return [key for key in combinations(of["params"]) if key in found]
 
@@ -104,7 +104,7 @@ def title(name: str) -> str:
 
 
 def described(name: str) -> str:
-    """Return what a benchmark's class, or else its method, says of itself."""
+    """Return the docstring of a benchmark's class, or else of its method."""
     module, kind, method = name.split(".")
     tree = ast.parse((HERE / "benchmarks" / f"{module}.py").read_text(encoding="utf-8"))
     (found,) = (of for of in tree.body if isinstance(of, ast.ClassDef) and of.name == kind)

@@ -49,7 +49,7 @@ def in_order(commits: Iterable[Commit]) -> dict[Key, list[float]]:
 
 
 def usual(values: Sequence[float], more: bool) -> float:
-    """Return what a figure should reach: the better of the medians of all and of the last few.
+    """Return a figure's target: the better of the medians of all values and of the last few.
 
     The median of all does not follow a figure that gets worse; that of the last few is better where
     the figure has improved.

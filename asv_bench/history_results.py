@@ -33,7 +33,7 @@ BENCHMARKS = r"^(history|imports)\."
 
 @dataclass(frozen=True)
 class Commit:
-    """What has been measured of a commit, by benchmark and then by parameters."""
+    """The figures of a commit, by benchmark and then by parameters."""
 
     name: str
     when: datetime

@@ -120,7 +120,7 @@ def of_checkout() -> bool:
 
 
 def new_run(**known: Any) -> dict[str, Any]:
-    """Return what is to be known of a run that begins: when, of what, where and how.
+    """Return the description of a run that begins: date, commit, machine and command.
 
     Parameters
     ----------

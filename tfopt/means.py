@@ -33,7 +33,7 @@ _STREAMS = 3
 
 
 class WeightedMean(NamedTuple):
-    """What :func:`weighted_mean` returns.
+    """The result of :func:`weighted_mean`.
 
     Parameters
     ----------

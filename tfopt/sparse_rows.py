@@ -199,7 +199,7 @@ class SparseRows:
 
 
 def _operand(value: Any, name: str) -> Any:
-    """Return what is multiplied: tensors and variables as they are, anything else as an array."""
+    """Return an operand of a product: tensors and variables unchanged, others as arrays."""
     given = value if isinstance(value, Operand) else np.asarray(value)
     if given.dtype not in (np.float32, np.float64):
         raise InvalidTypeError(f"{name} must be float32 or float64, not {given.dtype}")

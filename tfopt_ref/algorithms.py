@@ -58,7 +58,7 @@ def step_of(name: str, config: Mapping[str, Any], t: int, lr: float, kept: float
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of given values that a function names."""
+    """Return the values that a function names as parameters."""
     return {name: given[name] for name in signature(function).parameters}
 
 

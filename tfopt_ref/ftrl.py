@@ -35,7 +35,7 @@ class Rule(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What rows have taught.
+    """The state of a model after some rows.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ def learn(
     rule: Rule, x: Sequence[Row], y: np.ndarray, c: np.ndarray, order: Iterable[int],
     start: Learned, offset: np.ndarray | None = None,
 ) -> Learned:  # fmt: skip
-    """Return what is learned of rows in an order, y having a label for each of the scores.
+    """Return the state after learning rows in an order; y has a label for each score.
 
     An intercept is the weight of a feature 1, without penalties; the offset is a known part of the
     scores.
@@ -116,7 +116,7 @@ def fit(
     rule: Rule, x: Sequence[Row], y: np.ndarray, c: np.ndarray, orders: Iterable[Sequence[int]],
     start: Learned, *, tol: float, n_iter_no_change: int,
 ) -> tuple[Learned, int]:  # fmt: skip
-    """Return what is learned in epochs, and their number: until the mean loss no longer falls."""
+    """Learn in epochs until the mean loss no longer falls; return the state and their number."""
     means: list[float] = []
     for order in orders:
         epoch = learn(rule, x, y, c, order, start._replace(losses=[0.0, 0.0]))

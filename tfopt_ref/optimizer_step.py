@@ -24,7 +24,7 @@ Result = tuple[dict[str, np.ndarray], dict[str, Any], bool]
 
 
 class Asked(NamedTuple):
-    """How a step is taken: by gradients times `scale`; if `finite`, only if they are.
+    """The settings of a step: gradients times `scale`; if `finite`, only if all are finite.
 
     A variable that has a constraint becomes what that makes of it.
     """
@@ -192,6 +192,6 @@ def stepped(
 def constraint(
     variables: Variables, grads: Pairs, constraints: Constraints
 ) -> dict[str, np.ndarray]:
-    """Return what the constraints make of the variables that took a step."""
+    """Apply the constraints to the variables that took a step."""
     bound = {v for v, _ in grads} & {*constraints}
     return {v: constraints[v](variables[v]) for v in bound}

@@ -162,7 +162,7 @@ def merge(
 
 
 def excess(v: np.ndarray, d: np.ndarray, shrink: float) -> float:
-    """Return what a change d of v adds to ``|S(v)|**2 / 2`` beyond its first order."""
+    """Return the change of ``|S(v)|**2 / 2`` by a change d of v, beyond its first order."""
     total = 0.0
     for t, s in zip(v.tolist(), d.tolist(), strict=True):
         moved = shrunk(t + s, shrink) - shrunk(t, shrink) if shrink else s
@@ -171,7 +171,7 @@ def excess(v: np.ndarray, d: np.ndarray, shrink: float) -> float:
 
 
 def of_bias(d: float, tau: float, l2: float) -> float:
-    """Return what a change of b adds, as that of a weight does."""
+    """Return the change by a change of b, as for a weight."""
     return d * d / (2 * tau * l2) if tau > 0 else 0.0
 
 

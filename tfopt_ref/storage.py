@@ -17,7 +17,7 @@ FEWEST = 4096
 
 
 class Format(NamedTuple):
-    """How numbers are stored as codes.
+    """A storage of numbers as codes.
 
     A unit belongs to a block or, in 4 bits, to half a block. It gives the largest magnitude among
     its numbers the size `top`. Numbers in units become codes by `encoded`, and codes by `decoded`
@@ -81,7 +81,7 @@ def _unit_of(blocks: np.ndarray) -> str:
 
 
 def dynamic_map(signed: bool) -> np.ndarray:
-    """Return what the 256 codes of the dynamic data type stand for, in ascending order.
+    """Return the numbers of the 256 codes of the dynamic data type, in ascending order.
 
     The smaller a number's decade, the fewer bits are left for its fraction: the decade up to
     10^(i - 6) is divided into 2^i equal parts, or 2^(i + 1) where no bit is needed for a sign, and

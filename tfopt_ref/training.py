@@ -81,7 +81,7 @@ def iterations(state: State) -> int:
 def _stepped(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
-    """Return what a step does, and whether it was taken."""
+    """Take a step; return the result, and whether it was taken."""
     step = WRAPPERS.get(optimizer["class_name"], plain)
     return step(optimizer, variables, state, grads, asked)
 
@@ -110,7 +110,7 @@ def accumulation(
 
 
 def added(total: Gradient | None, grad: Gradient, scale: float, variable: np.ndarray) -> Gradient:
-    """Return a sum with one more gradient times a scale; rows alone stay rows.
+    """Return a sum plus a gradient times a scale; sums of rows only stay rows.
 
     A sum begins with its first dense gradient, to which rows that came before are added.
     """

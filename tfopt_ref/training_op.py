@@ -62,7 +62,7 @@ class TrainingOp:
         return self
 
     def lazy(self) -> TrainingOp:
-        """Return the rule that leaves alone the rows that a gradient does not name."""
+        """Return the rule that does not change rows without a gradient."""
         other = copy(self)
         other.absent = False
         return other

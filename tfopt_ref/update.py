@@ -30,14 +30,14 @@ def values_of(grad: Gradient) -> np.ndarray:
 
 
 def mapped(function: Callable[..., np.ndarray], grad: Gradient, *more: Any) -> Gradient:
-    """Return a gradient whose numbers are what a function makes of another's and more arguments."""
+    """Return a gradient with a function applied to its values and further arguments."""
     if isinstance(grad, Rows):
         return Rows(function(grad.values, *more), grad.indices)
     return function(grad, *more)
 
 
 def summed(rows: Rows) -> Rows:
-    """Return rows in which those of one index are added, in order, at the place of the first.
+    """Return rows with repeated indices summed, in order, at the place of the first.
 
     Sums of 16 bits are computed in float32, and rounded once.
     """
@@ -69,7 +69,7 @@ def updated(
     duplicates: str = "sum", grad_scale: float = 1.0, var_scale: float = 1.0, decay: float = 0.0,
     rounding: tuple[int, int, int] | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Return what a rule makes of a variable and its slots.
+    """Apply a rule to a variable and its slots; return the new values.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def step(
     options: Mapping[str, Any], scales: tuple[float, float], decay: float = 0.0,
     rounding: tuple[int, int, int] | None = None, first: int = 0,
 ) -> None:  # fmt: skip
-    """Write into a variable and its slots what a formula makes of them.
+    """Apply a formula to a variable and its slots in place.
 
     Numbers of 16 bits are computed with in float32, and rounded once, when they are stored. The
     first element has an index in the whole variable.

@@ -132,7 +132,7 @@ class Blocks:
         return alone / blocks
 
     def track_look_over_read(self, n_features: int) -> float:
-        """What share of the time a look at a point takes that it takes to read the rows."""
+        """The time of an evaluation, as a share of the time to read the rows."""
         tangent = public("kernels.linear.hessian_products.tangent")
         examples = np.zeros(self.N_ROWS, public("kernels.linear.visits.EXAMPLE"))
         examples["y"], examples["weight"] = self.y, 1.0

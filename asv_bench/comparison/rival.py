@@ -11,7 +11,7 @@ __all__ = ["Rival", "Unavailable"]
 
 
 class Unavailable(Exception):
-    """The rival, or this version of tfopt, lacks what is compared; the message says what."""
+    """The rival, or this version of tfopt, lacks the feature that the message names."""
 
 
 class Rival(NamedTuple):

@@ -33,7 +33,7 @@ class Page(NamedTuple):
         return program
 
     def after(self) -> str:
-        """Return the program that follows the one before, without what is printed."""
+        """Return the program after a change, without its output."""
         text = self.text()
         program = _AFTER.findall(text[text.index("After:") :])[0]
         return "".join(example.source for example in doctest.DocTestParser().get_examples(program))
@@ -67,7 +67,7 @@ PAGES = [
 
 
 def code(cell: str) -> list[str]:
-    """Return what a cell has in backticks, without the names that a role links."""
+    """Return the texts in backticks of a cell, without the names that a role links."""
     return re.findall(r"`([^`]+)`", re.sub(r"\{[\w:]+\}`[^`]+`", "", cell))
 
 
@@ -97,7 +97,7 @@ def members(*owners: Any) -> dict[str, Any]:
 
 
 def resolved(name: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return what a dotted name stands for."""
+    """Return the object with a dotted name."""
     root, *path = ast.unparse(name).split(".")
     assert root in names, f"there is no {root}"
     return reduce(getattr, path, names[root])

@@ -23,7 +23,7 @@ def _array(t: Any) -> Any:
 
 
 def _written(out: Any, result: Any) -> Any:
-    """Return results; in the arrays that are there for them, if there are any."""
+    """Return results, in the given output arrays if there are any."""
     if out is None:
         return result
     if isinstance(out, list):

@@ -210,7 +210,7 @@ class Run:
 
 
 def _optimizer(random: Any, which: str, stack: str) -> tuple[Any, set[str]]:
-    """Return a wrapped optimizer, and the names of what it is made of."""
+    """Return a wrapped optimizer, and the names of its parts."""
     while True:
         tried = {which}
         try:

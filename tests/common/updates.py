@@ -15,7 +15,7 @@ __all__ = ["update"]
 
 
 def update(package: ModuleType, rule: str, *operands: Any, **options: Any) -> None:
-    """Write into a variable and its slots what a rule makes of them and a gradient."""
+    """Update a variable and its slots by a rule and a gradient."""
     if package is tfopt:
         getattr(tfopt.training_ops, f"apply_{rule}")(*operands, **options)
         return

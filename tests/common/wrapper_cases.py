@@ -14,7 +14,7 @@ __all__ = ["USERS", "WRAPPERS", "Lookahead", "Skipping"]
 
 
 class Case(NamedTuple):
-    """What general tests try of a wrapper."""
+    """The cases of a wrapper in general tests."""
 
     idle: Callable[[Any], Any]  # around an optimizer, doing nothing more than that
     busy: Callable[[Any], Any]  # doing something

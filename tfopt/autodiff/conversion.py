@@ -64,7 +64,7 @@ def set_conversion(mode: str) -> str:
 
 
 def is_recorded(value: Any) -> bool:
-    """Return whether a tape of this thread records what is computed from a value."""
+    """Return whether a tape of this thread watches a value."""
     tapes = [r for r in engine.recorders() if isinstance(r, engine.Tape)]
     if isinstance(value, engine.Tensor):
         return any(tape.knows(value) for tape in tapes)

@@ -224,7 +224,7 @@ def _output(leaf: Any) -> Tensor:
 
 
 class Custom:
-    """What a node holds of a call: its ``grad_fn``, and what that must return.
+    """A call's data in its node: ``grad_fn``, and the gradients that it must return.
 
     Parameters
     ----------

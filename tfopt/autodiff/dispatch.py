@@ -181,7 +181,7 @@ def _place_of_out(function: Any) -> int:
 
 
 def _writes(function: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a call names an array that is to get the result."""
+    """Whether a call has an output array."""
     place = _place_of_out(function)
     return place < len(args) and args[place] is not None
 

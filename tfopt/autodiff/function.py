@@ -51,7 +51,7 @@ class _Traces:
 
 
 class _OfInstances:
-    """What a method has for the instances that it is bound to.
+    """The traces of a method, by the instances that it is bound to.
 
     Traces belong to the very instance, equal ones apart, and live as long as it does. Instances
     without weak references, of a class with `__slots__` for example, are kept alive: the latest

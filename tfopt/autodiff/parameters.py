@@ -12,7 +12,7 @@ __all__ = ["Parameters"]
 
 
 class Parameters(NamedTuple):
-    """What arguments may be given to a function by name.
+    """The parameters of a function that can be given by name.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Parameters(NamedTuple):
 
     @classmethod
     def of(cls, f: Callable[..., Any]) -> Parameters:
-        """Return those of a function: of a plain one from its code, which takes no time."""
+        """Return the parameters of a function: of a plain one from its code, which is fast."""
         function = f.__func__ if type(f) is MethodType else f
         if type(function) is FunctionType and not function.__dict__:
             code = function.__code__

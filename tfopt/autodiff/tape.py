@@ -169,7 +169,7 @@ class GradientTape:
                 self._start()
 
     def reset(self) -> None:
-        """Forget the record, and what is watched.
+        """Forget all records and watched tensors.
 
         Raises
         ------

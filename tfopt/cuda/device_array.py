@@ -105,7 +105,7 @@ def _is_contiguous(shape: tuple[int, ...], strides: Any, itemsize: int) -> bool:
 
 
 def name_of_dtype(value: Any) -> str:
-    """Return the name of the dtype of an array on a GPU, whatever library it is of."""
+    """Return the name of the dtype of an array on a GPU, of any library."""
     if isinstance(value, Blocks):
         return next(name for name, dtype in BLOCK_DTYPES.items() if dtype == value.dtype)
     dtype = getattr(value, "dtype", None)

@@ -51,7 +51,7 @@ class Stored(NamedTuple):
     tables: int | None  # their address on the GPU, if there are codes of them
 
     def passed(self) -> Passed:
-        """Return what the library takes."""
+        """Return the arguments of the library's function."""
         seed, step = self.rounding or (0, 0)
         numbers = (c_int64 * len(self.places))(*self.places)
         rounds = self.rounding is not None

@@ -69,7 +69,7 @@ class PenaltyChoice(LinearModel):
     def _routed(
         self, sample_weight: Any, groups: Any, params: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the splitter and the scorer are given besides the samples."""
+        """Return the arguments of the splitter and the scorer besides the samples."""
         if sklearn.get_config()["enable_metadata_routing"]:
             given = {"sample_weight": sample_weight, "groups": groups, **params}
             given = {name: value for name, value in given.items() if value is not None}
@@ -178,7 +178,7 @@ class PenaltyChoice(LinearModel):
 
 
 def _taken(params: dict[str, Any], n: int, rows: np.ndarray) -> dict[str, Any]:
-    """Return what there is of some rows, and what is not of rows as it is."""
+    """Return some rows of arguments that have rows, and other arguments unchanged."""
     return {
         name: np.asarray(value)[rows] if np.ndim(value) and len(value) == n else value
         for name, value in params.items()

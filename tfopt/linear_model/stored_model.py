@@ -90,7 +90,7 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class StoredModel:
-    """What is stored of a model.
+    """The stored parts of a model.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class StoredModel:
 
 
 def stored_model_of(estimator: Any) -> StoredModel:
-    """Return what is stored of a fitted estimator of `tfopt.linear_model`.
+    """Return the stored parts of a fitted estimator of `tfopt.linear_model`.
 
     Raises
     ------

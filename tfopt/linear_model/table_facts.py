@@ -56,7 +56,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the rows of a block say about a column.
+    """Facts about a column from the rows of a block.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Facts:
     texts: dict[str, int]
 
     def __add__(self, other: Facts) -> Facts:
-        """Return what the rows of two blocks say."""
+        """Merge the facts from two blocks."""
         one, two = self.missing < self.rows, other.missing < other.rows
         if one and two and self.kind != other.kind:
             raise InvalidArgumentError(
@@ -105,7 +105,7 @@ _WORDS = {"number": "numbers", "time": "dates", "text": "text"}
 
 
 def facts_of(table: Table, scale: bool) -> tuple[Facts, ...]:
-    """Return what the rows of a table say about each column; of numbers the mean if `scale`."""
+    """Return facts about each column of a table; for numbers the mean if `scale`."""
     rows = len(table.values)
     missing = np.zeros(len(table.names), np.int64)
     for piece in pieces_of(rows):

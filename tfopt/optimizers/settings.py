@@ -78,7 +78,7 @@ class CheckedAttribute:
 
 
 class Setting(CheckedAttribute):
-    """An attribute that holds what a function makes of the assigned value.
+    """An attribute that holds the assigned value after conversion by a function.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def whole(least: int, most: int | None = None) -> Callable[[str, Any], int]:
 
 
 def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """Return the check of what is None or passes another check."""
+    """Return a check that accepts None, or what another check accepts."""
     return lambda name, value: None if value is None else check(name, value)
 
 

@@ -11,7 +11,7 @@ __all__ = ["Rule", "taken_by"]
 
 
 def taken_by(step: str) -> tuple[str, ...]:
-    """Return what a step in kernels/update/rules.pxd takes by value."""
+    """Return the arguments that a step in kernels/update/rules.pxd takes by value."""
     return SIGNATURES[step]
 
 

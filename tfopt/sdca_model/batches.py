@@ -147,7 +147,7 @@ def _check_numbers(numbers: Array, n: int, name: str) -> None:
 def _number_of_examples(
     examples: Mapping[str, Any], sparse: list[SparseFeatureColumn], dense: list[Array]
 ) -> int:
-    """Infer the number of examples from whatever the mapping contains."""
+    """Infer the number of examples from any entry of the mapping."""
     for key in ("example_ids", "example_labels", "example_weights"):
         if key in examples:
             return len(examples[key])

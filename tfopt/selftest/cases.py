@@ -182,7 +182,7 @@ def _steps(optimizer: Any, dtype: Any, place: Place) -> Iterator[Any]:
 
 
 def _codes(place: Place) -> Iterator[Any]:
-    """Yield blocks of codes, what they stand for, and steps of slots that they store."""
+    """Yield blocks of codes, their numbers, and steps of slots that they store."""
     from tfopt import optimizers, storage
 
     of_any_sign = (storage.SIGNED8, storage.SIGNED4, storage.DYNAMIC8)
@@ -224,7 +224,7 @@ CASES: dict[str, Case] = {
 
 
 def lacking(name: str) -> str | None:
-    """Return what a case needs and this machine lacks, None if it can be run."""
+    """Return the requirement of a case that this machine lacks, None if it can be run."""
     if name in ("bfloat16", "stochastic rounding") and find_spec("ml_dtypes") is None:
         return "ml_dtypes is not installed"
     if name == "flushed denormals" and not _can_flush():

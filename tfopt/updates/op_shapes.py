@@ -61,7 +61,7 @@ def _merge(var: Shape | None, name: str, other: Shape | None) -> Shape | None:
 
 
 def infer_shapes(op: str, /, **shapes: Shape | None) -> Shape | None:
-    """Return what is known of the shape of an op's result before it is computed.
+    """Infer the shape of an op's result.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class RuleStep(NamedTuple):
         return self.completed(call)
 
     def completed(self, call: Call) -> Call:
-        """Return a call after setting what is not among the arguments of a rule."""
+        """Return a call after setting what the arguments of a rule do not contain."""
         return _completed(call, self.decay, self.rounding, self.places)
 
 

@@ -32,5 +32,5 @@ def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
 
 
 def map_leaves(function: Callable[[Any], Any], nest: Any) -> Any:
-    """Return the nest with each leaf replaced by what a function makes of it."""
+    """Return the nest with a function applied to each leaf."""
     return pack(nest, map(function, flatten(nest)))

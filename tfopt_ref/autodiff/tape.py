@@ -46,7 +46,7 @@ def backward(nodes: Sequence[Node], seeds: dict[int, Any], wanted: Collection[in
 
 
 class GradientTape:
-    """Records operations on what it watches, and takes gradients back through them.
+    """Records operations on watched tensors, and propagates gradients back through them.
 
     One that is persistent keeps them for more gradients, of which each may be recorded itself.
     """
@@ -80,7 +80,7 @@ class GradientTape:
             self._known.add(value.key)
 
     def watch(self, tensor: Any) -> None:
-        """Record, from now on, what is computed from tensors or variables in a nest."""
+        """Record, from now on, operations on tensors or variables in a nest."""
         for leaf in flatten(tensor):
             if isinstance(leaf, Variable):
                 self._variables.setdefault(leaf, [])
@@ -96,7 +96,7 @@ class GradientTape:
         return offered(*(tape for tape in STATE.tapes if tape is not self))
 
     def reset(self) -> None:
-        """Forget everything recorded, and what is watched."""
+        """Forget all records and watched tensors."""
         self._nodes, self._known, self._variables = [], set(), {}
 
     # ---- gradients

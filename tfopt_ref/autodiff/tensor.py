@@ -19,7 +19,7 @@ from tfopt_ref.autodiff.nest import flatten, map_leaves, pack
 
 
 class _State(threading.local):
-    """What a thread is doing."""
+    """The state of a thread."""
 
     tapes: tuple[Any, ...] = ()  # that are offered every operation
     readers: tuple[list[Any], ...] = ()  # lists that get the variables that are read
@@ -30,7 +30,7 @@ STATE = _State()
 
 @contextlib.contextmanager
 def offered(*tapes: Any) -> Iterator[None]:
-    """Offer operations to these tapes alone, in a ``with``."""
+    """Report operations only to these tapes, in a ``with``."""
     before, STATE.tapes = STATE.tapes, tapes
     try:
         yield
@@ -49,7 +49,7 @@ TABLE: dict[Any, Callable[..., Any]] = {}
 
 
 class Operand(NDArrayOperatorsMixin):
-    """What operators and NumPy's functions make Tensors of: a Tensor or a Variable."""
+    """The base of Tensor and Variable: operators and NumPy's functions of them make Tensors."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -132,7 +132,7 @@ for kind in (bool, float, int, complex):
 
 
 class Tensor(Operand):
-    """An array that nobody changes, and a number of its own by which tapes know it.
+    """An immutable array with a number that identifies it to tapes.
 
     `constant` makes one.
     """

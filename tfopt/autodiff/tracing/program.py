@@ -181,7 +181,7 @@ class Program:
 
 
 def _values(node: Node, renamed: Any) -> tuple[Any, ...]:
-    """Return what a node makes of the values that its inputs have now."""
+    """Recompute a node from the current values of its inputs."""
     op = node.op.op if isinstance(node.op, Overridden) else node.op
     if isinstance(op, Custom):
         return tuple(map(engine.peek, op.inner))
@@ -193,7 +193,7 @@ def _values(node: Node, renamed: Any) -> tuple[Any, ...]:
 
 
 class Replay:
-    """What a node holds of a program's call.
+    """The data of a program's call in its node.
 
     Parameters
     ----------

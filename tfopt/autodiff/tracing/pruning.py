@@ -74,7 +74,7 @@ class Pruned:
         return isinstance(x, Tensor) and engine.key(x) in self.symbolic
 
     def _resolved(self, x: Any) -> Any:
-        """Return what a value is an alias of."""
+        """Return the value of which a value is an alias."""
         while isinstance(x, Tensor) and engine.key(x) in self._alias:
             x = self._alias[engine.key(x)]
         return x
@@ -121,7 +121,7 @@ class Pruned:
         return None
 
     def _skip_broadcasts(self, nodes: list[Node]) -> None:
-        """Give elementwise operations what they would broadcast themselves."""
+        """Pass operands to elementwise operations without broadcasting them first."""
         users: dict[Any, list[Node]] = {}
         for node in nodes:
             for x in node.ins:

@@ -82,7 +82,7 @@ class BoundCall(NamedTuple):
 
 
 class Signature:
-    """What a function's arguments are called, and what kinds they may be of.
+    """The names and the kinds of a function's parameters.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Signature:
         }  # fmt: skip
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundCall:
-        """Return what a program needs to know of a call; arrays among the arguments are tensors.
+        """Return the signature of a call; arrays among the arguments are tensors.
 
         Raises
         ------
@@ -197,7 +197,7 @@ def _distinct_variables(leaves: list[Any]) -> list[Any]:
 
 
 def without_numbers(leaves: list[Any]) -> Hashable:
-    """Return the kinds of leaves, whatever Python numbers are among them."""
+    """Return the kinds of leaves; all Python numbers are one kind."""
     return _kinds([type(x) if type(x) in (int, float, complex) else x for x in leaves])
 
 

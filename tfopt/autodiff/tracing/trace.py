@@ -18,7 +18,7 @@ def traced(
     trace: Trace,
     constants: Sequence[Tensor] = (),
 ) -> Any:
-    """Run a body with nothing recording but a trace, and return what it returns.
+    """Run a body while only a trace records, and return its result.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def traced(
 
 
 def inputs_of(node: Node) -> tuple[Any, ...]:
-    """Return what a node depends on: of a custom gradient also what its function returned."""
+    """Return the inputs of a node; for a custom gradient also its function's results."""
     return (*node.ins, *getattr(node.op, "inner", ()))
 
 
@@ -87,7 +87,7 @@ def captured_by(
 
 
 def forget_values(tensors: Iterable[Tensor], symbolic: set[Any]) -> None:
-    """Let go of values that differ from call to call."""
+    """Release values that differ from call to call."""
     for x in tensors:
         if engine.key(x) in symbolic:
             engine.forget(x)

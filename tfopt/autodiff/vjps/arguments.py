@@ -76,7 +76,7 @@ _UNKNOWN: dict[Any, Callable[..., Any]] = {
 
 @cache
 def parameters(function: Any) -> Signature:
-    """Return the signature of one of NumPy's functions; of ufuncs, what is not their machinery."""
+    """Return the signature of a NumPy function; for ufuncs, without their machinery."""
     if isinstance(function, np.ufunc):
         one: Any = lambda x, /: None  # noqa: E731
         return signature(one if function.nin == 1 else lambda x1, x2, /, *, axis=-1: None)

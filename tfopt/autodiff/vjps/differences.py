@@ -133,7 +133,7 @@ _MODES = ("valid", "same", "full")
 
 
 def _part(full: Any, a: Any, v: Any, mode: Any, middle: int) -> Any:
-    """Return what a mode keeps of a full convolution."""
+    """Return the part of a full convolution that a mode keeps."""
     short, long = sorted((a.shape[0], v.shape[0]))
     kept = [(short - 1, long - short + 1), (middle, long), (0, short + long - 1)]
     start, length = kept[_MODES.index(mode) if mode in _MODES else int(mode)]

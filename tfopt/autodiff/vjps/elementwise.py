@@ -141,7 +141,7 @@ elementwise(np.fabs, (absolute, "ay"))
 
 
 def sign(g: Any, y: Any, x: Any) -> Any:
-    """Gradient of the sign: 0; of a complex number's direction, what is across it."""
+    """Gradient of the sign: 0; of a complex number's direction, the part across it."""
     if not np.iscomplexobj(x):
         return np.zeros_like(x)
     size = np.absolute(x)
@@ -311,7 +311,7 @@ method("clip")(lambda a, min=None, max=None, **others: clip(a, min, max, **other
 
 
 def _finite(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
-    """Return what is finite: what replaces the rest has no gradient."""
+    """Return the finite elements; the numbers that replace others have no gradient."""
     x = operand(x)
     if np.iscomplexobj(x):
         return _finite(x.real, nan, posinf, neginf) + 1j * _finite(x.imag, nan, posinf, neginf)

@@ -11,12 +11,12 @@ from tfopt.autodiff.vjps.reductions import mask_of
 
 
 def _filled(function: Any, fill: float) -> Any:
-    """Return what a function makes of an array with a number in the place of NaN."""
+    """Apply a function to an array whose NaN are replaced by a number."""
     return lambda a, *args, **kwargs: function(np.where(np.isnan(a), fill, a), *args, **kwargs)
 
 
 def _without(function: Any) -> Any:
-    """Return what a function makes of the other elements alone."""
+    """Apply a function to the elements that are not NaN."""
 
     def composition(a: Any, *args: Any, where: Any = True, **kwargs: Any) -> Any:
         known = np.logical_and(~np.isnan(a), mask_of(where))

@@ -51,7 +51,7 @@ def _reducer(op: Op, function: Any, first: Axis = None, *others: Any) -> Any:
 
 def _of_ufunc(array: Any, axis: Any = 0, dtype: Any = None, out: Any = None,
               keepdims: Any = False, initial: Any = _UNSET, where: Any = True) -> Any:  # fmt: skip
-    """What ``ufunc.reduce`` takes."""
+    """The arguments of ``ufunc.reduce``."""
 
 
 def _question(ufunc: np.ufunc) -> Any:
@@ -84,7 +84,7 @@ def count(a: Any, axis: Any) -> int:
 
 
 def _spread(g: Any, a: Any, axis: Any, keepdims: bool) -> Any:
-    """Return a gradient over the axes that were reduced; a scalar has none, whatever is said."""
+    """Return a gradient over the axes that were reduced; a scalar has none."""
     return spread(g, a, axis if a.ndim else None, keepdims)
 
 
@@ -194,7 +194,7 @@ MIN.define((_extreme_rule, "ay"))
 
 
 def _joined_with(function: Any, nothing: float, join: np.ufunc) -> Any:
-    """Return a reduction of what a mask leaves, joined with what there is initially."""
+    """Return a reduction of unmasked elements and the initial value."""
 
     def composition(a: Any, axis: Any, dtype: Any = None, keepdims: Any = False,
                     initial: Any = None, where: Any = True) -> Any:  # fmt: skip

@@ -18,7 +18,7 @@ def _converted(
     ufunc: np.ufunc, op: Op, *inputs: Any, dtype: Any = None, casting: Any = "same_kind",
     order: str = "K", subok: bool = True, **others: Any,
 ) -> Any:  # fmt: skip
-    """Return what a ufunc gives for inputs that are converted before, as its loop does."""
+    """Apply a ufunc to inputs that are converted first, as its loop converts them."""
     if others:
         raise LookupError(f"no gradient of {ufunc.__name__} with these arguments: {[*others]}")
     arrays = [operand(x) for x in inputs]

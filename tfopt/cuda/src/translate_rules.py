@@ -54,7 +54,7 @@ def cuda_rules(source: str) -> str:
 
 
 def reduced(rule: Any) -> list[tuple[str, str]]:
-    """Return what a rule makes of sums: numbers of a row, further scalars, and their expressions.
+    """Return what a rule computes from sums: numbers of a row, further scalars, their expressions.
 
     They are in terms of the arguments of `reduce` in table.h.tp, and in double precision.
 

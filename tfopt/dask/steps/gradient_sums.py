@@ -20,7 +20,7 @@ __all__ = ["PartialSum", "block_gradients", "sum_parts", "finish"]
 
 @dataclass(frozen=True)
 class GradientSpec:
-    """What the gradients of all blocks must have in common; for sparse rows, the shape of one."""
+    """The common properties of all blocks' gradients; for sparse rows, the shape of one."""
 
     form: str
     dtype: Any = None

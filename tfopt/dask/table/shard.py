@@ -134,7 +134,7 @@ class Shard:
 
 
 class ShardConfig(NamedTuple):
-    """What all shards of a table have in common."""
+    """The common properties of all shards of a table."""
 
     name: str
     width: int

@@ -23,7 +23,7 @@ __all__ = ["ScheduleFreeAdamW", "ScheduleFreeSGD"]
 
 
 class _ScheduleFree(RuleOptimizer, Averaged, abstract=True):
-    """What both have in common: the weights of the average, and the two views of a variable."""
+    """The base of both: the weights of the average, and the two views of a variable."""
 
     weight_sum = Setting(once=True)
 

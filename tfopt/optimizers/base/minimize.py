@@ -151,7 +151,7 @@ def _from_torch(loss: Any, variables: Any, grad_loss: Any, scale: Any) -> Any:
 
 
 def _taken(variable: Any) -> Any:
-    """Return a variable as a step takes it: without torch's record of what is computed of it."""
+    """Return a variable for a step, detached from torch's graph."""
     on_host = _is_torchs(variable) and variable.device.type == "cpu"
     return variable.detach() if on_host else variable
 

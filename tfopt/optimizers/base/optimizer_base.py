@@ -113,7 +113,7 @@ class OptimizerBase(Stateful):
 
     @abstractmethod
     def _bind(self, request: StepRequest) -> Step:
-        """Return the step of a request, bound to its variables and whatever else stays the same.
+        """Return the step of a request, bound to its variables and all else that is constant.
 
         The gradients of the request do not matter: the step gets those of each time.
         """
@@ -263,7 +263,7 @@ class OptimizerBase(Stateful):
         return Bound(step, request.without_gradients(), request.variables, mark)
 
     def _settle(self, bound: Bound, grads: list[Any]) -> None:
-        """Note what a bound step that has been taken depends on, and that it took gradients."""
+        """Record the dependencies of a bound step that was taken, and that it had gradients."""
         tree = list(self._tree())
         unchanged = Unchanged(
             [holder for each in tree for holder in each._holders() if hasattr(holder, "_version")],

@@ -59,7 +59,7 @@ class WeightDecay(Hyper):
 
 
 class RuleState(Optimizer, abstract=True):
-    """What `RuleOptimizer` keeps between steps besides the weights.
+    """The state of `RuleOptimizer` between steps besides the weights.
 
     The constructor of `RuleOptimizer` sets its attributes.
     """

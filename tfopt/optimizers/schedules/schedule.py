@@ -86,7 +86,7 @@ class LearningRateSchedule(HasSettings):
             SCHEDULES[cls.__name__] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Refuse arguments that there are not, before a schedule is made."""
+        """Refuse unknown arguments before a schedule is made."""
         if kwargs and cls.__init__ is not object.__init__:
             taken = inspect.signature(cls.__init__).parameters.values()
             if all(each.kind is not each.VAR_KEYWORD for each in taken):

@@ -28,7 +28,7 @@ def transact(
     launches: bool,
     moved: Undo | None = None,
 ) -> None:
-    """Call functions, then carry out the writes; if anything raises, restore what was there.
+    """Call functions, then carry out the writes; if anything raises, restore the old state.
 
     Parameters
     ----------

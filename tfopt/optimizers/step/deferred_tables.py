@@ -176,7 +176,7 @@ class Deferral:
         return partial(self._deferred.visit, step, part.variable, part.arrays, indices, bound)
 
     def protect(self, step: PreparedStep, variables: list[Variable]) -> None:
-        """Have the deferred updates of variables restored if a step fails."""
+        """Register the deferred updates of variables for restoration if a step fails."""
         existing = self._deferred.of(variables)
         step.owners += [self._deferred, *existing]
         step.kept += [array for deferred in existing for array in deferred.changed]

@@ -29,7 +29,7 @@ __all__ = ["PreparedStep"]
 
 
 def _arguments(writes: Writes, variables: Iterable[Any] = (), counts: bool = True) -> None:
-    """Take what a `PreparedStep` takes."""
+    """Create it with the arguments of `PreparedStep`."""
 
 
 class PreparedStep(Prepared):

@@ -107,11 +107,11 @@ class StepRequest(NamedTuple):
         return self.before is None and self.after is None and self.after_rows is None
 
     def is_like(self, other: StepRequest) -> bool:
-        """Whether two requests of the same variables differ in gradients and scale alone."""
+        """Whether two requests of the same variables differ only in gradients and scale."""
         return self[3:] == other[3:]
 
     def without_gradients(self) -> StepRequest:
-        """Return what a request asks for, whatever the gradients and their scale."""
+        """Return the part of a request that does not depend on gradients and their scale."""
         return self._replace(grads=(), scale=1.0)
 
     def checked(self) -> StepRequest:

@@ -90,7 +90,7 @@ class _Anew(Repeats):
     """Keeps nothing."""
 
     def keep(self, bound: Bound) -> bool:
-        """Let each step be bound anew."""
+        """Make the next step bind again."""
         return False
 
 

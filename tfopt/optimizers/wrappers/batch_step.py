@@ -93,7 +93,7 @@ class BatchStep(Step):
             raise NotFinite(*error.instead, self._reset(PreparedStep([]))) from None
 
     def fits(self) -> bool:
-        """Whether what has no version is still the same for the inner steps."""
+        """Whether dependencies without a version are unchanged for the inner steps."""
         fused, inner = self._fused, self._inner
         if fused is not None and fused.fits is not None and not fused.fits():
             return False

@@ -72,7 +72,7 @@ class Adding:
         return step.write(_ADDED, self._scale, grads, _NAME)
 
     def forget(self) -> None:
-        """Let what is bound to gradients of other dtypes go."""
+        """Release what is bound to gradients of other dtypes."""
         self._on_device.clear()
 
     def release(self) -> None:
@@ -86,7 +86,7 @@ class Adding:
 
 
 def added(sums: list[Any], grads: list[Any], first: bool, scale: float) -> Call | Launch:
-    """Return what adds gradients to sums, or assigns the first ones."""
+    """Return a function that adds gradients to sums, or assigns the first ones."""
     if not isinstance(sums[0], np.ndarray):
         if first:
             return DeviceCopy(sums, _NAME).launch(grads, scale)
@@ -158,7 +158,7 @@ class Ordinary:
 
 
 def _check(variables: list[Any], grads: list[Any]) -> Repetition | Launch:
-    """Return what looks whether gradients are like those that fit variables, and takes these."""
+    """Return a function that accepts gradients if they are like earlier ones that fit."""
     if isinstance(variables[0], np.ndarray):
         return Repetition(_ADD, many_call(_ADD, (variables, grads), (0.0,), 0, 1.0))
     return _on_device(variables, grads).write(_ADDED, 1.0, grads, _NAME)

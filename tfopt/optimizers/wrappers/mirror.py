@@ -140,7 +140,7 @@ class Mirror(Wrapper):
 
 
 class _Copying:
-    """Makes what copies variables to their mirrors, as `StepRequest.after`."""
+    """Makes the function that copies variables to their mirrors, as `StepRequest.after`."""
 
     def __init__(self, wrapper: Mirror) -> None:
         self._wrapper = wrapper

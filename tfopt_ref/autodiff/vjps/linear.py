@@ -34,7 +34,7 @@ class Affine:
         return self.op([given.get(name, np._NoValue) for name in self.names], others)
 
     def value(self, args: list[Any], others: dict[str, Any]) -> Any:
-        """Return what the function gives for its affine arguments, and the others."""
+        """Apply the function to its affine arguments and the others."""
         bound = self.signature.bind_partial()
         named = zip(self.names, args, strict=True)
         bound.arguments = {name: x for name, x in named if x is not np._NoValue}
@@ -163,7 +163,7 @@ define(np.matmul, _to_first, _to_second)
 
 
 def kept(reduced: Any, a: Any, axis: Any, keepdims: bool = False) -> Any:
-    """Return what was reduced along axes of a, with the axes as ones of length 1."""
+    """Return a reduction along axes of a, with these axes kept at length 1."""
     if keepdims or not reduced.shape:
         return reduced
     axes = range(a.ndim) if axis is None else normalize_axis_tuple(axis, a.ndim)

@@ -20,7 +20,7 @@ from tfopt_ref.autodiff.tensor import TABLE, Operand, as_tensor
 
 
 def _put_back(g: Any, like: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return the gradient of what a function has moved: an array, or arrays that it has joined."""
+    """Return the gradient of the arrays whose elements a function has moved or joined."""
     arrays = flatten(like)
     ends = np.cumsum([array.size for array in arrays])
     numbers = np.arange(1, ends[-1] + 1)  # 0 stands for what was no element
