@@ -314,7 +314,7 @@ def test_a_sample_has_a_row_of_each_range(n: int, size: int) -> None:
 
 
 def test_a_block_does_not_change() -> None:
-    """Whoever asks again gets the same answer."""
+    """Repeated requests have the same answer."""
     given = problem_of("logistic_loss", 1, n=40)
     problem = Problem(given.rows, given.n_weights, record_named("logistic_loss"), 0.0, 2.0, True, 1)
     block = blocks.BlockState(0, problem, 7, (RowState.initial(given.examples),))

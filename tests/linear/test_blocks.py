@@ -151,7 +151,7 @@ def test_visits_of_a_block_are_those_of_the_specification(loss: str, curvature: 
 
 
 def test_a_block_does_not_change() -> None:
-    """Whoever asks again gets the same answer."""
+    """Repeated requests have the same answer."""
     given = problem_of("squared_loss", 1, n=40)
     problem = Problem(given.rows, given.n_weights, record_named("squared_loss"), 0.0, 2.0, True, 1)
     block = blocks.BlockState(0, problem, 7, (RowState.initial(given.examples),))

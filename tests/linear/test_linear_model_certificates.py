@@ -1,4 +1,4 @@
-"""What fits say of themselves is what their dual variables prove, whoever the solver is."""
+"""The certificates of fits are what their dual variables prove, for every solver."""
 
 from __future__ import annotations
 

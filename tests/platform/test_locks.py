@@ -113,7 +113,7 @@ def test_opposite_roles_do_not_deadlock() -> None:
 
 
 def test_an_update_under_a_variables_lock_does_not_deadlock() -> None:
-    """Whoever holds one lock begins in an order of their own."""
+    """A thread that holds one lock may take others in any order."""
     a, b = (Variable(np.zeros(2000, np.float32)) for _ in range(2))
 
     def work(held: Variable, other: Variable) -> None:

@@ -97,8 +97,8 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     tol : float, optional
         The duality gap to stop at, relative to the objective. By default it is 1e-4, and small
         problems are solved further, to the last digits, if that takes about a millisecond: the
-        result then depends neither on the order of the samples nor on whether one of weight 2 is
-        there twice. (But not if `num_loss_partitions` is a sequence.)
+        result then does not depend on the order of the samples, and a sample of weight 2 counts as
+        two equal samples. (But not if `num_loss_partitions` is a sequence.)
     n_jobs : int, optional
         The number of threads, as in scikit-learn: None is 1, unless in a
         `joblib.parallel_config`, and -1 is all. It is limited by
