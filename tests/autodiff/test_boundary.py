@@ -21,7 +21,7 @@ def alone(program: str) -> str:
     return done.stdout
 
 
-def test_what_the_protocol_is_called_with() -> None:
+def test_arguments_of_the_array_function_protocol() -> None:
     program = """
         import numpy as np
         import tfopt

@@ -76,7 +76,7 @@ def test_a_gradient_is_not_lost_without_a_word(mode: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEANT)
-def test_what_is_meant_is_not_reported(name: str) -> None:
+def test_intended_conversions_are_not_reported(name: str) -> None:
     x = tfopt.constant(2.0)
     with tfopt.GradientTape() as tape:
         tape.watch(x)
@@ -109,7 +109,7 @@ def test_each_line_is_reported_once() -> None:
     assert len(caught) == 2
 
 
-def test_optimizers_take_what_a_tape_records() -> None:
+def test_optimizers_accept_recorded_tensors() -> None:
     w = tfopt.Variable(np.ones(2))
     optimizer = tfopt.optimizers.Adam(0.1)
     with tfopt.GradientTape(persistent=True) as tape:
@@ -120,7 +120,7 @@ def test_optimizers_take_what_a_tape_records() -> None:
         w.assign_add(grad)
 
 
-def test_a_mode_that_is_none() -> None:
+def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(ValueError, match="warn, error, ignore, not 'loud'"):
         tfopt.autodiff.set_conversion("loud")
 

@@ -41,7 +41,7 @@ def test_an_object_is_no_tensor() -> None:
         same(object())
 
 
-def test_what_is_no_pair() -> None:
+def test_other_results_than_pairs_are_refused() -> None:
     """E8, E9, E10, E11."""
     x = tfopt.constant(1.0)
     with pytest.raises(TypeError, match=r"must return a pair, .* grad_fn, .* it returned Tensor"):

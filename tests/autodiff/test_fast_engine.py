@@ -68,7 +68,7 @@ def test_a_view_keeps_its_value(view: Any) -> None:
     assert tensor.tolist() == known
 
 
-def test_a_write_copies_what_lives_and_nothing_else() -> None:
+def test_a_write_copies_only_live_snapshots() -> None:
     variable = tfopt.Variable(np.zeros(100_000))
     variable._read()
     assert copies_made_by(lambda: variable.assign_add(np.ones(100_000))) < 1000
@@ -129,7 +129,7 @@ def test_a_tape_saves_the_value_of_its_time() -> None:
     assert float(tape.gradient(z, w)) == 14
 
 
-def test_an_optimizer_step_leaves_tensors_alone() -> None:
+def test_an_optimizer_step_does_not_change_tensors() -> None:
     w = tfopt.Variable(np.ones(3))
     with tfopt.GradientTape(persistent=True) as tape:
         loss = np.sum(w * w * w)
@@ -141,7 +141,7 @@ def test_an_optimizer_step_leaves_tensors_alone() -> None:
     assert read.tolist() == [1, 1, 1] and w.numpy().tolist() == [-2, -2, -2]
 
 
-def test_an_update_rule_leaves_tensors_alone() -> None:
+def test_an_update_rule_does_not_change_tensors() -> None:
     w = tfopt.Variable(np.ones(3))
     read = w._read()
     tfopt.training_ops.apply_gradient_descent(w, np.ones(3), alpha=0.5)
@@ -184,7 +184,7 @@ def test_a_gather_keeps_no_table() -> None:
 
 
 @pytest.mark.usefixtures("_nothing_small")
-def test_only_what_rules_read_is_kept() -> None:
+def test_only_values_that_rules_read_are_kept() -> None:
     x = tfopt.constant(np.linspace(0.1, 0.9, 5))
     with tfopt.GradientTape(persistent=True) as tape:
         tape.watch(x)
@@ -199,7 +199,7 @@ def test_only_what_rules_read_is_kept() -> None:
     np.testing.assert_allclose(tape.gradient(y, x), expected)
 
 
-def test_sums_are_made_in_arrays_of_the_engine_alone() -> None:
+def test_sums_are_made_only_in_the_engines_arrays() -> None:
     x = tfopt.constant(np.ones(3))
     seen: list[Any] = []
 
@@ -319,7 +319,7 @@ def test_a_function_is_traced_once_by_all_threads() -> None:
 # ---- operators
 
 
-def test_what_numpy_would_do_to_a_tensor_is_refused_if_it_loses_gradients() -> None:
+def test_conversions_that_lose_gradients_are_refused() -> None:
     x, array = tfopt.constant(np.ones(3)), np.ones(3)
     with pytest.raises(TypeError, match="out"):
         array += x

@@ -63,7 +63,7 @@ def test_a_large_array_is_written_over_after_its_last_use() -> None:
         lambda x: x,
     ],
 )
-def test_what_is_read_again_is_not_written_over(body: Any) -> None:
+def test_values_read_later_are_not_overwritten(body: Any) -> None:
     x = np.linspace(0, 1, 10_000)
     kept = x.copy()
     made, expected = tfopt.function(body)(x), body(tfopt.constant(x))
@@ -120,7 +120,7 @@ def test_reads_before_an_assignment_keep_their_value() -> None:
     assert found[3].tolist() == [14.0] * 3
 
 
-def test_what_a_taped_call_saves_survives_later_assignments() -> None:
+def test_values_saved_by_a_taped_call_survive_assignments() -> None:
     w, x = tfopt.Variable(np.full(3, 2.0)), tfopt.constant(np.full(3, 5.0))
     f = tfopt.function(lambda x: np.sum(w * w * x))
     for _ in range(2):
@@ -405,7 +405,7 @@ def test_functions_without_a_rule_compute_for_each_thread() -> None:
     assert not wrong
 
 
-def test_what_belongs_to_a_tensor_is_not_written_to() -> None:
+def test_arrays_of_tensors_are_not_written_to() -> None:
     """By functions that have no rule, and write into their arguments."""
     x, array = tfopt.constant([3.0, np.nan, 1.0]), np.zeros(3)
     matrix = tfopt.constant(np.eye(2))

@@ -150,7 +150,7 @@ def test_sparse_gradients_reach_the_sparse_kernels() -> None:
     assert changed.tolist() == [False, True, False, False, True, False]
 
 
-def test_catching_up_leaves_tensors_alone() -> None:
+def test_catching_up_does_not_change_tensors() -> None:
     table = tfopt.Variable(np.ones((6, 2)))
     optimizer = tfopt.optimizers.Adam(0.1, sparse="catch_up")
     for row in (4, 1):

@@ -19,7 +19,7 @@ def directions(args: list[np.ndarray]) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_derivatives_are_what_differences_say(case: Case) -> None:
+def test_derivatives_equal_finite_differences(case: Case) -> None:
     args = [np.array(a) for a in case.args]
     along, step = directions(args), 1e-6
     ends = [results(case, [a + s * step * d for a, d in zip(args, along, strict=True)])
@@ -71,7 +71,7 @@ def test_traced_and_of_second_order() -> None:
     np.testing.assert_allclose(product.numpy(), 12 * x**2 * along)
 
 
-def test_of_structures_and_of_what_does_not_move() -> None:
+def test_structures_and_constant_arguments() -> None:
     w = tfopt.Variable(np.array([1.0, 2.0]))
     value, slope = tfopt.jvp(
         lambda p, i, c: {"product": p["w"] * c, "sum": np.sum(c), "places": np.argsort(p["w"]),
@@ -85,7 +85,7 @@ def test_of_structures_and_of_what_does_not_move() -> None:
     }  # fmt: skip
 
 
-def test_what_does_not_fit() -> None:
+def test_mismatched_arguments_are_refused() -> None:
     x = np.ones(2)
     with pytest.raises(ValueError, match=r"tangent 0 has shape \(3,\), its primal \(2,\)"):
         tfopt.jvp(np.sin, [x], [np.ones(3)])

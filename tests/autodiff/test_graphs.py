@@ -304,7 +304,9 @@ def test_both_packages_record_the_same(drawn: tuple[Pure, list[list[np.ndarray]]
 @both
 @more
 @given(data=st.data())
-def test_what_was_broadcast_is_summed(package: ModuleType, data: st.DataObject) -> None:
+def test_gradients_of_broadcast_operands_are_summed(
+    package: ModuleType, data: st.DataObject
+) -> None:
     """The gradient of a broadcast array is the sum of that of an array repeated by hand."""
     shape = tuple(data.draw(st.lists(st.integers(0, 3), max_size=3)))
     kept = data.draw(st.integers(0, len(shape)))

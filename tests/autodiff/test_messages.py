@@ -93,7 +93,7 @@ def test_elements_cannot_be_assigned() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c16", "i8", "?"])
-def test_what_tensors_answer_as_arrays_do(dtype: str) -> None:
+def test_tensors_behave_as_arrays(dtype: str) -> None:
     array = np.array([[0, 1], [1, 3]], dtype)
     for x in (tfopt.constant(array), tfopt.Variable(array)):
         assert x.itemsize == array.itemsize
@@ -105,6 +105,6 @@ def test_what_tensors_answer_as_arrays_do(dtype: str) -> None:
     assert tfopt.constant(array).tobytes("F") == array.tobytes("F")
 
 
-def test_a_traced_function_cannot_know_what_is_in_a_tensor() -> None:
+def test_a_traced_function_cannot_read_values() -> None:
     with pytest.raises(TypeError, match="symbolic"):
         tfopt.function(lambda x: 1.0 if 2.0 in x else 0.0)(X)

@@ -88,7 +88,7 @@ def test_an_array_that_is_no_tensor_counts_too() -> None:
         tfopt.function(lambda x: apply(op, (x, array)))(np.ones(3))
 
 
-def test_operations_that_are_what_they_are_defined_to_be() -> None:
+def test_operations_equal_their_definitions() -> None:
     view = Op("reversal", lambda a: a[::-1], views=True)
     copy = Op("copy", lambda a: a.copy(), views=True)  # it may, and need not
     same = Op("same", lambda a: a, identity=True)
@@ -99,7 +99,7 @@ def test_operations_that_are_what_they_are_defined_to_be() -> None:
 # ---- the package's own
 
 
-def test_no_result_shares_memory_unless_it_is_said() -> None:
+def test_only_declared_results_share_memory() -> None:
     """Nor is it said of an operation whose results never do."""
     seen, sharing = set(), set()
     for node in nodes_of_all_cases():

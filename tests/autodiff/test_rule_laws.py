@@ -78,7 +78,7 @@ def test_linear_in_the_upstream_gradient(impl: ModuleType, case: Case) -> None:
 
 
 @in_both(OF_COMPLEX)
-def test_complex_gradients_are_what_differences_say(impl: ModuleType, case: Case) -> None:
+def test_complex_gradients_equal_finite_differences(impl: ModuleType, case: Case) -> None:
     """Along one direction: the real part of the conjugate gradient times it."""
     random, args = np.random.default_rng(6), made_complex(case)
     made = results(case, args)

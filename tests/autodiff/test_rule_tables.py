@@ -239,7 +239,7 @@ def refusal(found: Any, wanted: Any) -> str:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=named)
-def test_keywords_are_what_they_are_for_numpy(function: Any) -> None:
+def test_keywords_mean_the_same_as_in_numpy(function: Any) -> None:
     """Each that NumPy takes gives NumPy's value; each that it refuses is refused, as it does."""
     fitting = next(
         (each for each in OPERANDS

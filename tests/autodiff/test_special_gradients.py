@@ -102,7 +102,7 @@ def slopes(function: Any, elements: Any, upstream: Any = None) -> np.ndarray:
 
 @pytest.mark.parametrize("elements", ELEMENTS, ids=str)
 @pytest.mark.parametrize("function", WITHOUT_NAN, ids=lambda function: function.__name__)
-def test_what_leaves_nan_out_is_the_function_of_the_others(function: Any, elements: Any) -> None:
+def test_nan_functions_equal_functions_of_the_other_elements(function: Any, elements: Any) -> None:
     """NaN has the gradient 0, wherever it stands."""
     random = np.random.default_rng(0)
     with np.errstate(all="ignore"):

@@ -55,7 +55,7 @@ def views(w: Any) -> list[Any]:
     return [w[0], w.T, w.reshape(-1), w[::2, 1], np.expand_dims(w, 0), w * 1, np.ravel(w)]
 
 
-def test_what_was_read_stays_as_it_was(impl: ModuleType) -> None:
+def test_a_value_read_before_stays(impl: ModuleType) -> None:
     array = np.arange(6.0).reshape(2, 3)
     w = impl.Variable(array)
     writes = [
@@ -72,7 +72,7 @@ def test_what_was_read_stays_as_it_was(impl: ModuleType) -> None:
     check_that_what_was_read_stays(array, w, writes)
 
 
-def test_what_was_read_stays_as_it_was_before_a_step() -> None:
+def test_a_value_read_before_a_step_stays() -> None:
     array = np.arange(6.0).reshape(2, 3)
     w = tfopt.Variable(array)
     optimizer = tfopt.optimizers.SGD(1.0)
@@ -253,7 +253,7 @@ def test_tapes_may_end_in_any_order(impl: ModuleType) -> None:
     assert first.gradient(z, x) is None and float(second.gradient(z, x)) == 27
 
 
-def test_only_what_is_on_the_path_is_visited(impl: ModuleType) -> None:
+def test_only_nodes_on_the_path_are_visited(impl: ModuleType) -> None:
     calls = []
 
     @impl.custom_gradient
@@ -389,7 +389,7 @@ def test_tensors_are_written_as_numbers_and_copied_as_values() -> None:
     assert tape.gradient(y, again) is None
 
 
-def test_watching_what_has_no_gradient_warns() -> None:
+def test_watching_integers_warns() -> None:
     with tfopt.GradientTape() as tape, pytest.warns(UserWarning, match="must be floating"):
         tape.watch(tfopt.constant(3))
 
@@ -432,7 +432,7 @@ def test_derivatives_of_nothing(impl: ModuleType, connected: bool) -> None:
             assert tape.batch_jacobian(y, x).shape == (*shape, shape[1])
 
 
-def test_what_passes_no_gradient_is_not_recorded(impl: ModuleType) -> None:
+def test_operations_without_gradients_are_not_recorded(impl: ModuleType) -> None:
     x = impl.constant(2.0)
     with impl.GradientTape(persistent=True) as tape:
         tape.watch(x)
@@ -441,7 +441,7 @@ def test_what_passes_no_gradient_is_not_recorded(impl: ModuleType) -> None:
     assert float(tape.gradient(y, x)) == 4 and tape.gradient(z, x) is None
 
 
-def test_what_has_no_gradient_says_what_to_do() -> None:
+def test_errors_of_missing_gradients_suggest_a_cure() -> None:
     x = tfopt.constant([1.0, 2.0])
     with tfopt.GradientTape() as tape:
         tape.watch(x)

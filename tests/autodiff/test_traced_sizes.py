@@ -148,6 +148,6 @@ def test_a_size_that_the_upstream_gradient_decides_is_refused() -> None:
         gradient([3.0, -1.0])
 
 
-def test_a_result_that_is_no_array_is_refused() -> None:
+def test_results_other_than_arrays_are_refused() -> None:
     with pytest.raises(TypeError, match=r"symbolic|depends on values"):
         tfopt.function(lambda x: np.array_equal(x, x) * x)(tfopt.constant([1.0, 2.0]))

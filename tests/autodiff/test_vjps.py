@@ -59,7 +59,7 @@ def test_in_float32(impl: ModuleType, case: Case) -> None:
 
 
 @pytest.mark.parametrize("function", [np.fmax, np.fmin])
-def test_what_is_not_a_number_gets_no_gradient(impl: ModuleType, function: Any) -> None:
+def test_nan_gets_no_gradient(impl: ModuleType, function: Any) -> None:
     a, b = impl.constant([1.0, np.nan, 2.0]), impl.constant([np.nan, 1.0, 2.0])
     with impl.GradientTape() as tape:
         tape.watch([a, b])

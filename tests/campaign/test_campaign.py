@@ -158,7 +158,7 @@ def test_half_a_call_is_seen() -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_what_is_not_synced_is_seen(
+def test_unsynced_data_is_found_lost(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A save that syncs folders alone, or files alone."""
@@ -182,7 +182,7 @@ def test_what_is_not_synced_is_seen(
             power_losses._images("x.npz", done, prefix, (0,))
 
 
-def test_a_code_that_is_not_the_nearest_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_code_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def next_code(values: Any, dtype: Any) -> Any:
         block = quantize(values, dtype)
         block[dtype.names[1]][0, 7] ^= 1
@@ -210,7 +210,7 @@ def test_a_number_rounded_twice_is_seen(monkeypatch: pytest.MonkeyPatch) -> None
         extremes._halves(np.random.default_rng(0))
 
 
-def test_what_another_thread_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_by_another_thread_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def spoiled(package: Any, rule: str, *operands: Any, **options: Any) -> None:
         update(package, rule, *operands, **options)
         if threading.current_thread() is not threading.main_thread():

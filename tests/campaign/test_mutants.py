@@ -280,7 +280,7 @@ def test_most_mutants_are_killed() -> None:
 
 
 @pytest.mark.parametrize("key", EQUIVALENT)
-def test_what_is_called_equivalent_is_a_mutant(key: str) -> None:
+def test_the_equivalent_mutants_exist(key: str) -> None:
     """Its line was there in the last run, or is there since: else the reason is about nothing."""
     assert EQUIVALENT[key]
     survived = {mutant["key"] for mutant in page.read()["survived"]}

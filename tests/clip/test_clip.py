@@ -148,7 +148,7 @@ def test_denormals_on_request(either: Any) -> None:
 
 @each_float
 @pytest.mark.parametrize("limit", [5.0, 1e9, INF])
-def test_what_is_not_clipped_keeps_its_bits(either: Any, dtype: str, limit: float) -> None:
+def test_unclipped_arrays_keep_their_bits(either: Any, dtype: str, limit: float) -> None:
     """A negative zero, a denormal and either whose product with a limit is rounded."""
     t = array_of([[3.0, 0.1], [-0.0, 1e-40]], dtype)
     assert bits(either.clip_by_norm(t, limit)) == bits(t)

@@ -210,7 +210,7 @@ def test_strided_and_16_bit_gradients() -> None:
         assert bits(var) == bits(other)
 
 
-def test_gradients_are_left_alone() -> None:
+def test_gradients_are_not_changed() -> None:
     grads = [np.float32([3, 4]), tfopt.IndexedSlices(np.float32([3, 4]), [1, 1])]
     before = [grads[0].copy(), grads[1].values.copy()]
     for merge in ("before", "after"):

@@ -107,13 +107,13 @@ def test_the_payload_of_a_nan_is_not_seen() -> None:
     assert selftest._digest([np.zeros(1)]) != selftest._digest([-np.zeros(1)])
 
 
-def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(tfopt.cuda, "why_not", lambda: "there is no CUDA device")
     assert cli.main(["selftest", "--gpu"]) == 1
     assert capsys.readouterr().err == "there is no GPU to test: there is no CUDA device\n"
 
 
-def test_what_cannot_be_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_that_cannot_run_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(tfopt.InvalidArgumentError, match="there is no case 'adan'"):
         selftest.digests(["adan"])
     for offset in (-1, 64):
@@ -138,7 +138,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_the_command_says_what_it_compared(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_its_comparisons(capsys: pytest.CaptureFixture[str]) -> None:
     tfopt.threads.set_num_threads(2)
     assert cli.main(["selftest"]) == 0
     lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
@@ -152,7 +152,7 @@ def test_the_command_says_what_it_compared(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("few")
-def test_the_command_names_what_differs(
+def test_the_command_names_differences(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one_bit("adamax", monkeypatch)
@@ -166,7 +166,7 @@ def test_the_command_names_what_differs(
 
 
 @pytest.mark.usefixtures("few")
-def test_the_command_says_what_it_skips(
+def test_the_command_lists_skipped_cases(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(cases.CASES, "bfloat16", cases._bfloat16)

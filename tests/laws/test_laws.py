@@ -69,7 +69,7 @@ def test_a_program_that_ends_its_process_is_found() -> None:
     assert laws.first_that_fails(["pass"]) is None
 
 
-def test_coverings_cover_what_goes_together() -> None:
+def test_coverings_have_all_compatible_pairs() -> None:
     covered = [pair for draw in laws.covering(TOY, 0) for pair in laws.pairs(draw)]
     assert set(covered) == set(laws.all_pairs(TOY))
     assert (("color", "blue"), ("size", "huge")) not in covered

@@ -497,7 +497,7 @@ def test_errors_belong_to_the_families_callers_catch() -> None:
     assert issubclass(tfopt.IndexOutOfRangeError, tfopt.InvalidArgumentError)
 
 
-def test_messages_name_what_is_wrong() -> None:
+def test_messages_name_the_fault() -> None:
     var, grad = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
     update = tfopt.training_ops.apply_gradient_descent
     with pytest.raises(ValueError, match=r"^var and delta do not have the same shape: \[2,3\] \[3"):

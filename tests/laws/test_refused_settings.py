@@ -68,7 +68,7 @@ def test_it_is_refused_as_by_the_constructor(name: str) -> None:
 @pytest.mark.parametrize(
     "value", [1, None, 0.5, np.array(2.0), "x", len, tfopt.Variable(np.ones(()))]
 )
-def test_what_is_no_list_is_refused(value: Any) -> None:
+def test_other_values_than_lists_are_refused(value: Any) -> None:
     for make in (
         lambda: schedules.Join(value, []),
         lambda: schedules.Join([0.5, 0.25], value),

@@ -117,7 +117,7 @@ def _computable(name: str, value: Any) -> bool:
 
 
 @WRITING
-def test_what_a_tape_has_read_keeps_its_value(made: list[Call]) -> None:
+def test_a_value_that_a_tape_has_read_stays(made: list[Call]) -> None:
     for call in made:
         if "variable" not in call.what and not call.name.startswith("Variable"):
             continue

@@ -171,7 +171,7 @@ def test_a_constraint_that_raises_leaves_all_as_it_was() -> None:
         assert wrong.numpy().tolist() == [1, 1] and int(opt.iterations) == 0
 
 
-def test_rows_owe_what_they_owed_if_another_group_fails() -> None:
+def test_deferred_rows_are_restored_if_another_group_fails() -> None:
     failing: list[bool] = []
     last = Variable(np.ones(2), constraint=lambda w: refuse() if failing else w)
     variables = {"table": np.ones((3, 2)), "last": last}
@@ -273,7 +273,7 @@ def test_the_count_does_not_wrap() -> None:
 
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("size", [1e160, 3e307, 1e-170, 1e-300])
-def test_what_is_observed_neither_overflows_nor_vanishes(size: float, rows: bool) -> None:
+def test_reports_neither_overflow_nor_underflow(size: float, rows: bool) -> None:
     w, opt = np.full((4, 2), 3.0 * size), observed(SGD(1.0))
     grad: Any = np.full((4, 2), size)
     opt.apply_gradients([(IndexedSlices(grad, np.arange(4)) if rows else grad, w)])

@@ -109,7 +109,7 @@ def test_a_schedule_has_no_learning_rate() -> None:
     assert_near(variables, mine, 3e-6)
 
 
-def test_what_does_not_fit() -> None:
+def test_mismatched_arguments_are_refused() -> None:
     own, mine = tfopt.optimizers.Adam(), values()
     before = copy.deepcopy(own.state_dict(mine))
     with pytest.raises(InvalidArgumentError, match="weight list of length 2"):

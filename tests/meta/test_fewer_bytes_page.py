@@ -33,7 +33,7 @@ def test_the_page_shows_the_recorded_losses(script: Any, recorded: Any) -> None:
     assert script.in_page(page, recorded) == page and script.table(recorded) in page
 
 
-def test_the_recorded_losses_are_what_the_page_says(recorded: Any) -> None:
+def test_the_page_has_the_recorded_losses(recorded: Any) -> None:
     for name, losses in recorded.items():
         last = {storage: values[-1] / losses["float32"][-1] for storage, values in losses.items()}
         assert abs(last["8-bit slots"] - 1) < 0.01, name

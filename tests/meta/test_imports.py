@@ -249,7 +249,7 @@ def upward(graph: Graph) -> list[str]:
     return found
 
 
-def test_what_is_imported_upward_is_found() -> None:
+def test_upward_imports_are_found() -> None:
     graph = {
         "tfopt.core.nest": {"tfopt.kernels.x", "tfopt.core.engine", "tfopt.variable"},
         "tfopt.optimizers.state.slots": {"tfopt.optimizers.step.plan", "tfopt.optimizers"},
@@ -269,7 +269,7 @@ def test_what_is_imported_upward_is_found() -> None:
         floor_of("tfopt.new")
 
 
-def test_no_folder_imports_what_is_above_it() -> None:
+def test_no_folder_imports_from_above() -> None:
     graph = graph_of(modules_of(Path(str(tfopt.__file__)).parent), annotations=True)
     assert is_read(graph)
     assert upward(graph) == []

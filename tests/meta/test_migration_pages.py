@@ -35,7 +35,7 @@ def test_every_page_is_tested() -> None:
 
 
 @each
-def test_our_column_names_what_exists(page: Page) -> None:
+def test_names_in_our_column_exist(page: Page) -> None:
     rows = list(page.rows())
     assert len(rows) > 5
     for theirs, ours, *_ in rows:

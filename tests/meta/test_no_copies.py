@@ -52,7 +52,7 @@ def files(package: ModuleType) -> dict[str, set[tuple[str, ...]]]:
     return {str(path.relative_to(folder)): runs(path) for path in sorted(folder.rglob("*.py"))}
 
 
-def test_code_is_what_it_is_taken_for() -> None:
+def test_lines_of_code_are_recognized() -> None:
     source = (
         '"""A."""\nimport b\n\n\ndef f(\n    x,\n):\n    """C."""\n    # d\n    return (\n  x\n)\n'
     )

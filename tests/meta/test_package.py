@@ -31,7 +31,7 @@ def python(*arguments: str, cwd: Path | None = None, **environment: str):
 
 
 @pytest.mark.parametrize("name", ["tfopt", "tfopt_ref"])
-def test_importing_needs_numpy_alone(name: str) -> None:
+def test_importing_needs_only_numpy(name: str) -> None:
     """Of all other packages nothing is loaded, the other of the two included.
 
     NumPy's own submodules may be: it loads some of them, numpy.fft among them, at their first use,
@@ -67,7 +67,7 @@ def test_public_names_exist_and_are_the_same() -> None:
     assert {*tfopt_ref.__all__} < {*tfopt.__all__}
 
 
-def test_type_checkers_see_what_is_imported_on_first_use() -> None:
+def test_type_checkers_see_lazy_imports() -> None:
     tree = ast.parse((HERE / "__init__.py").read_text())
     (block,) = (node for node in tree.body if isinstance(node, ast.If))
     origins, modules = {}, set()
@@ -117,7 +117,7 @@ def test_what_numpy_makes_of_a_variable_may_come_first(first: str) -> None:
     assert done.returncode == 0 and done.stdout, done.stderr
 
 
-def test_an_unbuilt_tree_says_in_one_line_what_to_do(tmp_path: Path) -> None:
+def test_an_unbuilt_tree_has_a_one_line_error(tmp_path: Path) -> None:
     rendered = {HERE / "training_ops.py", HERE / "raw_ops.py", HERE / "rules/signatures.py"}
     for path in {*HERE.rglob("*.py")} - rendered:
         copy = tmp_path / "tfopt" / path.relative_to(HERE)
@@ -293,7 +293,7 @@ def test_modules_that_use_numpys_c_api_import_it() -> None:
         assert "\ncnp.import_array()\n" in source.read_text(), source
 
 
-def test_filters_of_warnings_are_left_alone() -> None:
+def test_filters_of_warnings_are_not_changed() -> None:
     """They are the process's, so changing them for a while would confuse what threads see."""
     for source in HERE.rglob("*.py"):
         if source.relative_to(HERE).parts[0] in ("cli", "selftest"):

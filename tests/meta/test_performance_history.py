@@ -98,7 +98,9 @@ def test_a_figure_is_compared_with_the_better_of_two_medians(history: Any) -> No
     assert reported(history, declining, 12.5, "times")
 
 
-def test_check_passes_for_what_is_kept(history: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_passes_for_the_kept_results(
+    history: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """So a figure that is worse in the last commit is explained in history/accepted.json."""
     assert history.check(None) == 0, capsys.readouterr().out
 

@@ -163,7 +163,7 @@ def record_of(figures: dict[str, Any], better: str | None, date: str) -> Any:
 
 
 @given(rows, rows)
-def test_measured_rows_replace_themselves_alone(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_measured_rows_replace_only_themselves(old: dict[str, Any], new: dict[str, Any]) -> None:
     records = import_module("records")
     both, fresh = record_of(old, "more", "1"), record_of(new, "more", "2")
     both.merge({"date": "2"}, fresh.rows, fresh.figures)
@@ -225,7 +225,7 @@ def test_a_regression_since_a_commit_fails(
     assert capsys.readouterr().out == "x: a: ratio was 2, is 1\n"
 
 
-def test_rows_of_different_runs_are_told_apart(page: ModuleType) -> None:
+def test_rows_name_their_runs_if_these_differ(page: ModuleType) -> None:
     """Of "three" nothing is known."""
     records, cells = import_module("records"), import_module("page_tables.cells")
     once = {"commit": "a" * 12, "changed": False, "machine": "m", "other": 1}
@@ -292,7 +292,7 @@ def test_a_benchmark_is_called_with_its_parameters() -> None:
         assert 0 < figures["time_it"][0] <= figures["time_it"][2] < 1
 
 
-def test_what_a_benchmark_sets_is_put_back() -> None:
+def test_settings_of_a_benchmark_are_restored() -> None:
     import tfopt
 
     measure, threads = import_module("measure"), tfopt.threads.get_num_threads()

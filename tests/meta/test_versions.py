@@ -57,7 +57,7 @@ tfopt.show_versions()
 
 
 @pytest.mark.parametrize("threadpoolctl", ["hidden", "installed"])
-def test_where_the_system_does_not_list_what_is_loaded(threadpoolctl: str) -> None:
+def test_systems_that_do_not_list_loaded_libraries(threadpoolctl: str) -> None:
     run = [sys.executable, "-c", PROGRAM, threadpoolctl]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     first, *rest = done.stdout.splitlines()

@@ -61,7 +61,7 @@ def tape(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tape]:
     backends._loaded.cache_clear()
 
 
-def test_a_backend_is_asked_for_what_the_host_cannot_do(tape: Tape) -> None:
+def test_a_backend_handles_arrays_outside_the_host(tape: Tape) -> None:
     variable = tfopt.Variable(tape)
     variable.assign([1.0, 2.0])
     assert tape.host.tolist() == [1, 2]
@@ -78,7 +78,7 @@ def test_there_is_one_object_for_all_arrays_of_a_backend(tape: Tape) -> None:
 
 
 @pytest.mark.parametrize("value", [np.zeros(2), tfopt.Variable(1.0), 1.0, None, [], [np.zeros(1)]])
-def test_what_is_on_no_device(value: Any) -> None:
+def test_arrays_on_no_device(value: Any) -> None:
     assert not first_is_device_array(value)
     with pytest.raises(TypeError, match="no backend supports arrays of type"):
         backend_of(value)

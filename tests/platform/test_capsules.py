@@ -81,7 +81,7 @@ def test_only_these_types_are_taken(code: int, bits: int) -> None:
                 arrays_of([capsule])
 
 
-def test_what_is_no_capsule_is_refused() -> None:
+def test_other_objects_than_capsules_are_refused() -> None:
     other: Any = np.ones(3)
     with pytest.raises(ValueError, match="PyCapsule"):
         arrays_of([other])

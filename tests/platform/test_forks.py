@@ -116,7 +116,7 @@ def test_imports_inside_functions_are_found() -> None:
     assert imports_inside_functions(source) == [3, 4]
 
 
-def test_what_is_imported_inside_functions_is_imported_by_one_that_forks_wait_for() -> None:
+def test_imports_inside_functions_use_imported() -> None:
     """But for programs of their own, whose threads import nothing."""
     for path in FOLDER.rglob("*.py"):
         part = path.relative_to(FOLDER).parts

@@ -88,7 +88,7 @@ def test_a_number_that_shrinks_an_array(rule: Rule, form: str) -> None:
 @every_rule
 @pytest.mark.parametrize("form", ["dense", "list"])
 @pytest.mark.parametrize("layout", ["contiguous", "strided", "transposed"])
-def test_the_gradient_is_what_it_was_before_the_step(rule: Rule, form: str, layout: str) -> None:
+def test_the_gradient_is_read_before_the_step_writes(rule: Rule, form: str, layout: str) -> None:
     """Also where it is the variable, and that is multiplied first; as in the twin."""
     for k in range(len(rule.whole)):
         values = arrays_for(rule, (6, 4), "f4")

@@ -57,7 +57,7 @@ def test_no_locked_update_is_lost() -> None:
 
 
 @pytest.mark.parametrize("kind", ["buffer", "DLPack", "torch"])
-def test_what_shares_memory_has_the_lock_of_its_array(kind: str) -> None:
+def test_arrays_of_shared_memory_share_a_lock(kind: str) -> None:
     array = np.zeros(5, np.float32)
 
     class Exporting:
@@ -262,7 +262,7 @@ def test_the_locks_of_lists_are_held() -> None:
         assert variables[1].numpy().tolist() == [-k - 1] * 2
 
 
-def test_a_locked_write_leaves_what_was_read() -> None:
+def test_a_locked_write_does_not_change_values_read_before() -> None:
     """The gate alone sees to it, whatever the function does by itself."""
 
     @writes("var")

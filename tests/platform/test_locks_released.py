@@ -162,7 +162,7 @@ class Counted:
         ([[], [False, KeyboardInterrupt], []], "+a -a"),
     ],
 )
-def test_what_was_taken_is_released(answers: list[list[object]], log: str) -> None:
+def test_locks_taken_are_released(answers: list[list[object]], log: str) -> None:
     Counted.log = []
     locks = [Counted(name, each) for name, each in zip("abc", answers, strict=True)]
     fails = any(isinstance(answer, type) for each in answers for answer in each)

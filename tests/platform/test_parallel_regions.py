@@ -69,7 +69,7 @@ def test_each_parallel_region_reports(path: Path) -> None:
 
 
 @needs_sources
-def test_what_does_not_report_is_found() -> None:
+def test_regions_that_do_not_report_are_found() -> None:
     assert len(regions()) > 10
     for wrong in (
         "for i in prange(n, num_threads=t.size):",

@@ -74,7 +74,7 @@ except OSError:
 
 
 @pytest.mark.parametrize("package", [tfopt, tfopt_ref])
-def test_no_module_needs_what_only_posix_has(package: Any) -> None:
+def test_no_module_needs_posix(package: Any) -> None:
     paths = [*Path(package.__file__).parent.rglob("*.py")]
     assert paths
     for path in paths:

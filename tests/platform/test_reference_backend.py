@@ -72,7 +72,7 @@ print(w)
     assert python(code).stdout == "[-0.5 -0.5 -0.5]\n"
 
 
-def test_denormals_are_what_they_are_for_the_drivers() -> None:
+def test_denormals_are_treated_as_by_the_drivers() -> None:
     code = """
 import numpy as np, tfopt, tfopt_ref
 tfopt_ref.set_flush_denormals(False)

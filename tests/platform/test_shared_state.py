@@ -67,7 +67,7 @@ def test_threads_that_record_writes_to_an_array_share_its_variable(
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_what_is_made_of_a_value_while_another_thread_writes_it_stays(many: bool) -> None:
+def test_results_from_a_value_stay_while_another_thread_writes(many: bool) -> None:
     """A view that an operation returns after the write is given a copy at once."""
     v = Variable(np.zeros(4))
 

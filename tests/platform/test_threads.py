@@ -60,7 +60,7 @@ def test_counts_that_are_no_integers(bad: object) -> None:
 SHOW = "import tfopt; print(tfopt.threads.get_num_threads())"
 
 
-def test_default_is_what_the_process_may_use() -> None:
+def test_default_is_the_number_of_usable_processors() -> None:
     usable = threads._usable_cpus()
     assert 1 <= usable <= (os.cpu_count() or 1)
     assert python(SHOW, OMP_NUM_THREADS="") == str(usable)
@@ -201,7 +201,7 @@ def train(often: float, lost: float, between: float) -> np.ndarray:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(1e-9, 1)), min_size=1))
-def test_no_call_that_takes_hardly_longer_than_alone_is_a_loss(calls: list[Any]) -> None:
+def test_a_slightly_slower_call_is_not_a_loss(calls: list[Any]) -> None:
     ends = np.cumsum([end for end, _ in calls]).tolist()
     entered = [(end, 1.19 * alone, alone) for end, (_, alone) in zip(ends, calls, strict=True)]
     assert not any(pauses_after(entered))
@@ -214,7 +214,7 @@ def test_threads_that_lose_time_are_left_out_for_longer_and_longer() -> None:
     assert pauses_after(losses) == pytest.approx(expected)
 
 
-def test_what_threads_save_pays_for_a_delay() -> None:
+def test_time_saved_by_threads_pays_for_a_delay() -> None:
     calls = [(0.001 * k, 1e-3, 2e-3) for k in range(8)] + [(0.01, 7e-3, 1e-3)]
     assert not any(pauses_after(calls))
     assert pauses_after([*calls, (0.011, 7e-3, 1e-3)])[-1] > 0
@@ -297,7 +297,7 @@ def test_the_callers_rounding_mode_changes_nothing_and_stays(mode: int, size: in
 
 
 @pytest.mark.parametrize("size", [50, 100_000])
-def test_an_update_leaves_the_floating_point_state_alone(size: int) -> None:
+def test_an_update_does_not_change_the_floating_point_state(size: int) -> None:
     """Neither flushing nor sticky exceptions reach the caller, after refused calls either."""
     arrays = arrays_for(ADAMAX, size, np.float32)
     tiny = np.float32(np.finfo(np.float32).tiny)

@@ -81,7 +81,7 @@ def test_4_bits_are_neighbouring_powers_of_two(seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", [POSITIVE8, SIGNED4, POSITIVE4], ids=lambda dtype: str(dtype))
 @pytest.mark.parametrize("scale", [1.0, 0.1, 1e-3])
-def test_the_mean_of_what_is_rounded_is_right(dtype: Any, scale: float) -> None:
+def test_the_mean_of_rounded_numbers_is_right(dtype: Any, scale: float) -> None:
     """Numbers that are a hundredth apart, where codes are a 16th or a power of two apart."""
     random = np.random.default_rng(0)
     for x in scale * np.arange(0.3, 0.9, 0.01):
@@ -119,7 +119,7 @@ def test_a_block_with_a_number_that_is_not_finite_is_nan(dtype: Any, bad: float)
     assert np.isnan(back[256:stop]).all() and (back[:256] == 1).all() and (back[stop:] == 1).all()
 
 
-def test_conversions_refuse_what_is_not_blocks() -> None:
+def test_conversions_refuse_other_arrays_than_blocks() -> None:
     with pytest.raises(InvalidTypeError, match="POSITIVE_DYNAMIC8, not float32"):
         quantize(np.ones(3), np.dtype(np.float32))
     with pytest.raises(InvalidTypeError, match="SIGNED8, POSITIVE8"):

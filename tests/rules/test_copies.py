@@ -66,7 +66,7 @@ def made(table: np.ndarray) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "which", ["Adam", "catching up", "decaying", "accumulation", "groups", "Adafactor"]
 )
-def test_a_copied_run_goes_on_alone(way: Callable[[Any], Any], which: str) -> None:
+def test_a_copied_run_continues_independently(way: Callable[[Any], Any], which: str) -> None:
     params = {"table": np.ones((4, 2)), "w": np.ones(3)}
     opt = made(params["table"])[which]
 

@@ -125,7 +125,7 @@ def test_an_op_without_its_flag_has_tensorflows_default(op: Op) -> None:
 
 @each_op
 @pytest.mark.parametrize("use_locking", [False, True])
-def test_a_tape_keeps_what_was_read_before_a_call(op: Op, use_locking: bool) -> None:
+def test_a_tape_keeps_values_read_before_a_call(op: Op, use_locking: bool) -> None:
     given = arguments(op, tfopt.Variable)
     before = given["var"].numpy().copy()
     with tfopt.GradientTape() as tape:
@@ -280,7 +280,7 @@ def expected_shape(op: Op, shapes: dict[str, Any]) -> Any:
     return tuple(next((n for n in axis if n is not None), None) for axis in axes)
 
 
-def test_what_shapes_say_together() -> None:
+def test_shapes_are_merged() -> None:
     random, outcomes = np.random.default_rng(1), Counter[bool]()
     shapes = [None, (), (None,), (2,), (3,), (2, None), (None, 3), (2, 3), (2, 2)]
     for op in OPS * 10:

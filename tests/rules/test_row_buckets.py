@@ -162,7 +162,7 @@ def test_an_index_out_of_range_changes_nothing() -> None:
     assert np.array_equal(arrays[0][0], before[0][0])
 
 
-def test_a_workspace_must_give_what_it_was_asked_for() -> None:
+def test_a_workspace_must_have_the_requested_size() -> None:
     class Short(Workspace):
         def array(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
             enough = super().array(name, shape, dtype)

@@ -233,7 +233,7 @@ def test_a_seed_has_64_bits(bad: int) -> None:
         ([BFLOAT16], "float16", "w0 or a slot of it is float16"),
     ],
 )
-def test_what_is_not_rounded_so_is_refused(dtypes: Any, storage: Any, message: str) -> None:
+def test_variables_of_other_dtypes_are_refused(dtypes: Any, storage: Any, message: str) -> None:
     arrays = [np.ones(3, dtype) for dtype in dtypes]
     optimizer = optimizers.Adam(storage=storage, stochastic_rounding=5)
     pairs = [(w.copy(), tfopt.Variable(w, f"w{k}")) for k, w in enumerate(arrays)]

@@ -30,7 +30,7 @@ BESIDE = {"grad_scale": 1.0, "var_scale": 1.0}
 
 
 @each_rule
-def test_ops_take_what_their_formulas_do(rule: Rule) -> None:
+def test_ops_have_the_arguments_of_their_formulas(rule: Rule) -> None:
     name = f"apply_{rule.name}"
     parameters = inspect.signature(getattr(tfopt.training_ops, name)).parameters.values()
     formula = getattr(tfopt_ref.training_ops, name)
@@ -298,7 +298,7 @@ def test_objects_that_share_their_memory_are_updated_in_place(share: Any) -> Non
 
 
 @pytest.mark.parametrize("thing", [[1.0], "text", b"text", None, 3.0, {}, object()])
-def test_what_shares_no_memory_is_refused(thing: Any) -> None:
+def test_operands_without_shared_memory_are_refused(thing: Any) -> None:
     with pytest.raises(tfopt.InvalidArgumentError):
         tfopt.training_ops.apply_gradient_descent(thing, np.ones(1), alpha=0.1)
 

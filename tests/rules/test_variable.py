@@ -54,7 +54,7 @@ def test_the_lock_is_the_variables_own_and_reentrant() -> None:
     assert seen == [False]
 
 
-def test_refusals_leave_the_array_alone() -> None:
+def test_refusals_do_not_change_the_array() -> None:
     array = np.zeros((2, 2), np.float32)
     variable = tfopt.Variable(array)
     for method in (variable.assign, variable.assign_add, variable.assign_sub):
@@ -141,7 +141,7 @@ def test_values_are_refused_in_a_trace() -> None:
     assert float(tfopt.function(lambda: v * v + len(v.shape))()) == 4
 
 
-def test_what_is_computed_from_the_value_has_no_gradient() -> None:
+def test_results_from_the_value_have_no_gradient() -> None:
     v = tfopt.Variable(np.array(2.0))
     with tfopt.GradientTape() as tape:
         y = v.value() * 3 + v.numpy() * 4 + v * 5
