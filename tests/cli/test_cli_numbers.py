@@ -168,11 +168,11 @@ def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ("train classes.svm --offset o", 1, "an offset is for two classes, and y has 3"),
+        ("train classes.svm --offset o", 1, "an offset needs two classes, but y has 3"),
         (
             "train classes.svm --offset o --solver ftrl",
             1,
-            "an offset is for two classes, and",
+            "an offset needs two classes, but",
         ),
         ("train two.svm --offset o --loss hinge", 1, "an offset of a classifier needs loss='log"),
         ("train two.svm --offset o --l1 1", 1, "an offset of a classifier needs l1=0"),
