@@ -27,8 +27,11 @@ from tfopt.linear_model.signatures import parameters_of
 __all__ = ["LinearClassifier", "LinearRegressor", "SDCAClassifier", "SDCARegressor"]
 
 #: Parameters of estimators for data in memory: blocks are the partitions, which workers' threads
-#: visit, and dual variables stay there.
-_LOCAL = ("solver", "adaptive", "num_loss_partitions", "n_jobs", "keep_duals")
+#: visit, and dual variables stay there; or parameters of solvers that are for these alone.
+_LOCAL = (
+    *("solver", "adaptive", "num_loss_partitions", "n_jobs", "keep_duals"),
+    *("penalty_factor", "positive"),
+)
 
 
 class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
@@ -194,8 +197,9 @@ class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClass
     Notes
     -----
     There are no parameters `solver`, `adaptive`, `num_loss_partitions` and `n_jobs`, because the
-    blocks are the partitions, which the workers' threads visit. Nor is there `keep_duals`, because
-    the dual variables stay on the workers.
+    blocks are the partitions, which the workers' threads visit; nor `penalty_factor` and
+    `positive`, which are for samples in memory; nor `keep_duals`, because the dual variables stay
+    on the workers.
 
     Examples
     --------
