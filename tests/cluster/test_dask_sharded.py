@@ -374,10 +374,16 @@ def test_files_are_replaced_as_a_whole_where_fsspec_reaches(
     def fails(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    for where, what in ((os, "replace"), (os, "rename"), (type(folder._fs), "mv")):
+    there = [] if local else [(type(folder._fs), "mv")]
+    for where, what in [(os, "replace"), (os, "rename"), *there]:
         monkeypatch.setattr(where, what, fails)
     with pytest.raises(OSError, match="No space"):
         folder.save("rows-b.npz", {"rows": np.zeros(3)})
     assert folder.load("rows-b.npz")["rows"].tolist() == [0, 1, 2]
-    names = [path.rpartition("/")[2] for path in folder._fs.ls(folder._path, detail=False)]
+    paths = os.listdir(url) if local else folder._fs.ls(folder._path, detail=False)
+    names = [path.rpartition("/")[2] for path in paths]
     assert sorted(names) == [MANIFEST, "rows-b.npz"]
+    folder.keep_only(set(), "rows-")
+    folder.keep_only(set(), MANIFEST)
+    folder.remove_if_empty()
+    assert not folder.has("rows-b.npz") and not (tmp_path / "tables").exists()
