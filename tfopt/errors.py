@@ -32,7 +32,7 @@ class IndexOutOfRangeError(InvalidArgumentError, IndexError):
 
 
 class InternalError(RuntimeError):
-    """This package contradicts itself, whatever it was called with: please report it."""
+    """A fault of this package, not of its caller: please report it."""
 
 
 class CheckpointError(InvalidArgumentError):

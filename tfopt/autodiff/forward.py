@@ -46,7 +46,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     Notes
     -----
     The derivative is that of the gradient with respect to its upstream gradient, in which it is
-    linear: so it goes through whatever has a gradient of second order. In a traced function it
+    linear: so it supports all functions with second-order gradients. In a traced function it
     takes the time of a gradient.
 
     Examples

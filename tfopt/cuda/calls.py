@@ -205,7 +205,7 @@ def rows_update(
 ) -> RowsUpdate:
     """Check a sparse update, except the values of the indices.
 
-    A lazy update leaves all other rows unchanged, whatever the rule. The rest is as in
+    With any rule, a lazy update leaves all other rows unchanged. The rest is as in
     `dense_update`.
     """
     library = load()

@@ -2,7 +2,7 @@
 
 :func:`read_libsvm` reads a LIBSVM file on all threads; :func:`iter_libsvm` reads one that is larger
 than memory, some rows at a time. Both read from local files, standard input, file objects and, with
-fsspec, URLs, and decompress gzip, bzip2, xz and Zstandard whatever a file's name.
+fsspec, URLs, and decompress gzip, bzip2, xz and Zstandard by content.
 :func:`hash_features` hashes columns if there are too many of them.
 """
 

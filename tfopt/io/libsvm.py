@@ -67,7 +67,7 @@ def read_libsvm(
     ----------
     source : str, path or binary file object
         ``-`` is standard input; URLs need fsspec. What gzip, bzip2, xz or Zstandard has compressed
-        is decompressed, whatever the name.
+        is decompressed, with any name.
     n_features : int, optional
         How many columns `X` has; by default as many as the largest index needs, at least one.
     zero_based : bool or "auto", default="auto"

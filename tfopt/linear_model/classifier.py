@@ -149,7 +149,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         For an option out of its range, data that are not finite or do not fit, negative weights,
         or fewer than two classes with weight.
     NotFiniteError
-        If numbers overflow, so that there is no finite result. It is a ValueError, too.
+        If numbers overflow, so that no result is finite. It is a ValueError, too.
         If `fit` raises, the last fit is unchanged.
 
     References

@@ -72,7 +72,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     def _samples(
         self, X: Any, target: Callable[[int], np.ndarray], n_problems: int, weights: np.ndarray
     ) -> Samples:
-        """Return what all fits to the same samples need, whatever their penalties."""
+        """Return what all fits to the same samples share, for any penalties."""
         most = SOLVERS[CHOLESKY].most_features
         if self.l1 == self._l2() == 0 and self._is_plain and X.shape[1] > most:
             raise InvalidArgumentError(

@@ -114,7 +114,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel:
     Parameters
     ----------
     path : path-like
-        An ``.npz`` or JSON file, whatever its name.
+        An ``.npz`` or JSON file, with any name.
 
     Returns
     -------

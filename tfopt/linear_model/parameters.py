@@ -65,7 +65,7 @@ class Parameters(NamedTuple):
     report : callable, optional
         Called with the record of each iteration.
     stopped : callable
-        Whether to end with the next certificate, whatever its gap.
+        Whether to end with the next certificate, even if its gap is large.
     deadline : float
         The time of `time.perf_counter` from which on to do so.
     """
@@ -370,7 +370,7 @@ class SDCAOptions(LossChoice, EachPenalty):
         return bool(self.warm_start and hasattr(self, "coef_"))
 
     def _parameters(self) -> Parameters:
-        """Return what the options ask of a fit, but for a seed and a deadline."""
+        """Return the parameters of a fit from the options, without a seed and a deadline."""
         return Parameters(
             solver=self.solver,
             adaptive=bool(self.adaptive),

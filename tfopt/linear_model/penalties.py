@@ -96,7 +96,7 @@ def _checked(name: str, values: Any, other: float) -> np.ndarray:
 
 
 def largest_l1(model: SDCAEstimator, data: Samples) -> float:
-    """Return an l1 with which all weights are 0, whatever l2 is.
+    """Return an l1 with which all weights are 0, for any l2.
 
     There is none smaller for smooth losses; of others the duals are not unique.
 

@@ -102,7 +102,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         for "poisson" and "tweedie" also for negative targets and, with an intercept, if all are 0;
         for "gamma" for targets that are not positive.
     NotFiniteError
-        If numbers overflow, so that there is no finite result.
+        If numbers overflow, so that no result is finite.
 
     References
     ----------

@@ -17,7 +17,7 @@ def keep_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
 
 
 def parameters_of(other: type, without: Container[str] = (), **more: Any) -> Callable[[_C], _C]:
-    """Give a class of estimators the parameters of another, but for some, and more by keyword.
+    """Give a class of estimators the parameters of another except some, and more by keyword.
 
     Their order, defaults and annotations are those of the other class.
     """

@@ -289,7 +289,7 @@ class EachPenalty:
     _phi: Any
 
     def _check_factor(self, solvers: list[str]) -> None:
-        """Refuse factors out of range, and penalties of each weight but for some solvers."""
+        """Refuse factors out of range, and penalties of each weight for solvers without them."""
         if not isinstance(self.positive, (bool, np.bool_)):
             raise InvalidArgumentError(f"positive must be True or False, not {self.positive!r}")
         factor = self._factors

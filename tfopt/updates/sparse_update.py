@@ -55,7 +55,7 @@ def rows_call(
 ) -> Call:
     """Check a sparse update and return its call, treating duplicate indices as requested.
 
-    A lazy update leaves all other rows unchanged, whatever the rule. Gradients are summed in the
+    With any rule, a lazy update leaves all other rows unchanged. Gradients are summed in the
     workspace, so the call must be run before the next one that uses the same workspace is prepared.
     """
     check_duplicates(duplicates)

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms: linear, each the adjoint of its inverse but for a factor."""
+"""Discrete Fourier transforms: linear, each the adjoint of its inverse up to a factor."""
 
 from __future__ import annotations
 

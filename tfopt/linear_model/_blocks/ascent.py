@@ -121,7 +121,7 @@ class BlockVisits:
         return {k: (self.ascents[k].v, self.ascents[k].bias) for k in problems}
 
     def state(self) -> list[dict[str, Any]]:
-        """Return the state for a checkpoint, once all blocks were told everything."""
+        """Return the state for a checkpoint, after all blocks have received all decisions."""
         return [{name: getattr(each, name) for name in _SAVED} for each in self.ascents]
 
     def restore(self, state: list[dict[str, Any]]) -> None:

@@ -95,7 +95,7 @@ class Decision:
     damping : tuple of float
         For each block, the share of its last changes that was accepted.
     is_best : tuple of bool
-        For each block, whether the last certificate was the best and it was not told so yet.
+        For each block, whether the last certificate was the best, which it does not know yet.
     """
 
     damping: tuple[float, ...]
@@ -119,7 +119,7 @@ def apply_decisions(block: BlockState, decisions: Mapping[int, Decision]) -> Blo
 
 @dataclasses.dataclass(frozen=True)
 class after_decisions:
-    """A function of a block, to which decisions are told first."""
+    """A function of a block, which receives pending decisions first."""
 
     function: Callable[[BlockState, Any], tuple[BlockState, Any]]
 

@@ -71,7 +71,7 @@ class BlockDesign(Design):
     def take_decisions(
         self, problems: Sequence[int] | Mapping[int, Any], numbers: Sequence[int]
     ) -> dict[int, Decision]:
-        """Return what some blocks are to be told, which they are then taken to know."""
+        """Return the pending decisions for some blocks, and mark them as received."""
         decisions = {}
         for k in problems:
             decisions[k] = Decision(tuple(self._damping[k]), tuple(self._is_best[k]))

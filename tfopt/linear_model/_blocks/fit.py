@@ -98,7 +98,7 @@ class TargetEncoding:
 
 @dataclasses.dataclass(frozen=True)
 class InitRequest:
-    """What blocks are told before the first visit."""
+    """The data that blocks receive before the first visit."""
 
     objective: Problem
     encoding: TargetEncoding

@@ -107,9 +107,9 @@ class HasSlots(HasSettings):
 
         Notes
         -----
-        It is no part of a configuration or state: copies, pickles and loads of new optimizers are
-        in memory unless they are told otherwise, too. `load` fills slots that there are not yet
-        from the file, without a copy in memory.
+        It is no part of a configuration or state: slots of copies, and of pickled and loaded
+        optimizers, are in memory unless this method is called for them, too. `load` fills new
+        slots from the file, without a copy in memory.
 
         Examples
         --------
