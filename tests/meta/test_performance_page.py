@@ -58,6 +58,25 @@ def test_the_picture_has_the_recorded_times(page: ModuleType, shown: dict[str, A
     assert drawn == [picture.in_words(median) for median in times]
 
 
+def test_the_table_of_the_readme_has_recorded_ratios(
+    page: ModuleType, shown: dict[str, Any]
+) -> None:
+    readme = (BENCH.parent / "README.md").read_text(encoding="utf-8")
+    _, _, table = readme.partition("| Adam, float32: how many times as long")
+    cells = [line.split(" | ")[1:] for line in table.split("\n\n")[0].split("\n")[2:]]
+    figures = [re.sub(r" \(.*| \|$", "", cell) for line in cells for cell in line]
+    dense, rows = shown["compare.dense"].rows, shown["compare.sparse"].rows
+    recorded = [
+        dense[f"adam, 2^{size} against {rival}"]
+        for size in (12, 16, 20, 26)
+        for rival in ("torch fused Adam", "ResourceApplyAdam")
+    ]
+    of = "of 1M x 32, cold against"
+    recorded.append(rows[f"adam, 100k zipf merged {of} torch SparseAdam"])
+    recorded.append(rows[f"adam, 100k zipf catch up {of} Keras Adam"])
+    assert figures == [page.shown(row.figures["ratio"], 1) for row in recorded]
+
+
 def test_each_table_is_in_one_page_once(page: ModuleType) -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in page.PAGES)
     names = [table.name for table in page.TABLES]
