@@ -164,6 +164,11 @@ def test_the_files_of_a_folder_are_one_stream(cli, folder, form, flags):
     cli("train", f"all.{form}", *more, "--model", "all.npz")
     one, all_of_it = load_model("parts.npz"), load_model("all.npz")
     np.testing.assert_allclose(one.coef_, all_of_it.coef_, rtol=1e-9)
+    (folder / "parts" / "empty").write_text("# nothing\n" if form == "svm" else "")
+    if form != "parquet":
+        outcome = cli("train", "parts", *more)
+        assert (outcome.code, outcome.err) == (1, "parts/empty: no data rows\n")
+    (folder / "parts" / "empty").unlink()
     if form == "csv":
         frame[["b", "a", "c", "kind", "y"]].to_csv("parts/9.csv", index=False)
         outcome = cli("train", "parts", *more)
@@ -280,7 +285,7 @@ def test_a_bad_line_of_any_block(cli, data, folder, line):
     ("arguments", "code", "message"),
     [
         ([".", "--weight", "two.svm"], 1, ".: is a folder, whose rows have no files of numbers"),
-        (["."], 1, "./none.svm: no data rows\n"),
+        (["."], 1, "model.npz: is in ., where all files are data\n"),
         (["one.svm"], 1, "one.svm: logistic loss needs two classes or more, the labels have 1: 1"),
         (["none.svm"], 1, "none.svm: no data rows\n"),
         (["two.svm", "--loss", "poisson"], 1, "two.svm: loss='poisson' needs non-negative"),
