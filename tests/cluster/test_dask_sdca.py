@@ -504,6 +504,7 @@ def test_parameters_are_those_without_a_cluster(kind: type) -> None:
     ours = inspect.signature(kind).parameters
     theirs = inspect.signature(getattr(linear_model, kind.__name__)).parameters
     ours_alone = {"solver", "adaptive", "num_loss_partitions", "n_jobs", "keep_duals"}
+    ours_alone |= {"penalty_factor", "positive"} & {*theirs}
     assert {*theirs} - {*ours} == ours_alone
     assert {*ours} - {*theirs} == {"checkpoint", "checkpoint_every"}
     assert all(ours[name].default == theirs[name].default for name in {*ours} & {*theirs})

@@ -18,7 +18,7 @@ So theta is chosen by that inequality, and sigma for the next merge: no merge lo
 
 from cython.parallel cimport parallel
 from libc.limits cimport INT_MAX
-from libc.math cimport exp, fabs, fmax, fmin, log
+from libc.math cimport fmax, fmin
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
