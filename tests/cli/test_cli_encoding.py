@@ -384,10 +384,13 @@ def test_other_tables_need_only_what_the_model_has(cli, people, folder):
 @pytest.mark.parametrize(
     ("flags", "both"),
     [
-        (["--drop", LABEL], f"--drop and --label name the column '{LABEL}'"),
-        (["--weight", "Plan", "--drop", "Plan"], "--drop and --weight name the column 'Plan'"),
-        (["--categorical", "Plan", "--drop", "Plan"], "--drop and --categorical name the column"),
-        (["--categorical", LABEL], "--label and --categorical name the column"),
+        (["--drop", LABEL], f"--drop and --label both name the column '{LABEL}'"),
+        (["--weight", "Plan", "--drop", "Plan"], "--drop and --weight both name the column 'Plan'"),
+        (
+            ["--categorical", "Plan", "--drop", "Plan"],
+            "--drop and --categorical both name the column",
+        ),
+        (["--categorical", LABEL], "--label and --categorical both name the column"),
     ],
 )
 def test_a_column_is_one_thing(cli, people, folder, flags, both):
