@@ -1,5 +1,5 @@
-# Conversions of numbers in 16, 8 and 4 bits, cautious decay and weighted sums, for each instruction set
-# that has them compiled.
+# Conversions of numbers in 16, 8 and 4 bits, cautious weight decay and weighted sums, for each
+# instruction set that has them compiled.
 from cpython.pycapsule cimport PyCapsule_New
 
 from libc.stdint cimport int32_t, uint16_t, uint32_t, uint64_t
