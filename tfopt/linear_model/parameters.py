@@ -43,7 +43,7 @@ DEFAULT_TOL = 1e-4
 
 
 class Parameters(NamedTuple):
-    """What is asked of a fit, but for its objective.
+    """What is asked of a fit, but for its problem.
 
     Attributes
     ----------
@@ -154,21 +154,21 @@ SOLVERS = {
 }
 
 
-def applies(solver: str, objective: Problem) -> bool:
+def applies(solver: str, problem: Problem) -> bool:
     """Whether a solver meets with what it needs."""
-    needs, penalties = SOLVERS[solver], (objective.l1, objective.l2, objective.is_plain)
-    few = objective.n_weights <= needs.most_features
-    return few and needs.unmet(objective.phi, *penalties) is None
+    needs, penalties = SOLVERS[solver], (problem.l1, problem.l2, problem.is_plain)
+    few = problem.n_weights <= needs.most_features
+    return few and needs.unmet(problem.phi, *penalties) is None
 
 
-def has_hessian(objective: Problem) -> bool:
+def has_hessian(problem: Problem) -> bool:
     """Whether Newton's method applies."""
-    return applies(CG, objective)
+    return applies(CG, problem)
 
 
-def has_descent(objective: Problem) -> bool:
+def has_descent(problem: Problem) -> bool:
     """Whether there are penalties that coordinate descent is for."""
-    return (objective.l1 > 0 or not objective.is_plain) and applies(DESCENT, objective)
+    return (problem.l1 > 0 or not problem.is_plain) and applies(DESCENT, problem)
 
 
 def _seed_of(random_state: Any) -> int:
@@ -353,7 +353,7 @@ class SDCAOptions(LossChoice, EachPenalty):
         return max(1, min(int(effective_n_jobs(n_jobs)), most))
 
     def _problem(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Problem:
-        """Return the objective of the options."""
+        """Return the problem of the options, without labels."""
         return Problem(
             rows=rows,
             n_weights=n_weights,

@@ -99,28 +99,28 @@ class WarmFits:
         """Return a path for each problem if that is cheap, else none."""
         model, data = self.model, self.data
         _, n_threads = data.workers_and_threads()
-        objective = model._problem_of(data, n_threads)
-        squared = objective.phi.is_quadratic
+        problem = model._problem_of(data, n_threads)
+        squared = problem.phi.is_quadratic
         if squared and self.l1s.any():
-            plan = make_plan(objective, Parameters(DESCENT))
+            plan = make_plan(problem, Parameters(DESCENT))
             applies = not (model.adaptive or model.num_loss_partitions is not None)
             applies = applies and model.solver in ("auto", DESCENT)
-            applies = applies and objective.n_weights <= MOST_IN_MATRIX
-            work = self.l1s.size * descent_work(objective, is_warm=True)
-            applies = applies and hessian_work(objective) <= work
+            applies = applies and problem.n_weights <= MOST_IN_MATRIX
+            work = self.l1s.size * descent_work(problem, is_warm=True)
+            applies = applies and hessian_work(problem) <= work
         else:
-            plan = make_plan(objective, model._parameters(), data.n_problems)
+            plan = make_plan(problem, model._parameters(), data.n_problems)
             applies = plan.solver == CHOLESKY
             applies = applies and not self.l1s.any() and not model._phi.is_joint
-        if not applies or objective.phi.is_linear_far or not objective.is_plain:
+        if not applies or problem.phi.is_linear_far or not problem.is_plain:
             return []
         if data.squares_overflow(self.l2s.min() or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
         model.keep_duals = False  # those of the solutions are never needed
-        points = [data.initial_point(objective, None, k) for k in range(data.n_problems)]
+        points = [data.initial_point(problem, None, k) for k in range(data.n_problems)]
         if squared:
-            return paths_of_targets(objective, points, plan)
-        return [NewtonPath(objective, point, plan, k) for k, point in enumerate(points)]
+            return paths_of_targets(problem, points, plan)
+        return [NewtonPath(problem, point, plan, k) for k, point in enumerate(points)]
 
     def without(self, test: np.ndarray, train: np.ndarray) -> WarmFits:
         """Return fits to the samples of `train`, which are all but those of `test`."""

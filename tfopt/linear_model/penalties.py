@@ -105,7 +105,7 @@ def largest_l1(model: SDCAEstimator, data: Samples) -> float:
     InvalidArgumentError
         If a feature has no penalty, so that its weight is not 0.
     """
-    objective = model._problem_of(data, data.n_threads)._replace(l2=1.0)
+    problem = model._problem_of(data, data.n_threads)._replace(l2=1.0)
     factor, scale = model._factor(data.shape[1]), 1.0 if data.scale is None else data.scale
     factors = np.ones(data.shape[1]) if factor is None else factor
     if not factors.all():
@@ -118,8 +118,8 @@ def largest_l1(model: SDCAEstimator, data: Samples) -> float:
     for k in range(data.n_problems):
         examples = np.zeros(data.shape[0], visits.EXAMPLE)
         examples["y"], examples["weight"] = y, w = data.target(k), data.weights
-        examples["a"] = _duals_of_constant(objective.phi, y, w, objective.intercept)
-        reaches = slopes.reaches(objective.weights_of(examples) / scale)
+        examples["a"] = _duals_of_constant(problem.phi, y, w, problem.intercept)
+        reaches = slopes.reaches(problem.weights_of(examples) / scale)
         largest = max(largest, float(reaches.max(initial=0)))
     return largest
 

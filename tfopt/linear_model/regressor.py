@@ -227,25 +227,25 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
     def _solved_together(self, samples: Samples) -> FitResult | None:
         """Solve for several targets by one factorization, if it applies to each of them."""
         _, n_threads = samples.workers_and_threads()
-        objective = self._problem_of(samples, n_threads)
-        plan = make_plan(objective, self._parameters(), samples.n_problems)
+        problem = self._problem_of(samples, n_threads)
+        plan = make_plan(problem, self._parameters(), samples.n_problems)
         if (
             plan.solver != CHOLESKY
             or self.num_loss_partitions is not None
-            or samples.squares_overflow(objective.l2)
+            or samples.squares_overflow(problem.l2)
         ):
             return None
         n = samples.n_problems
-        points = [samples.initial_point(objective, None, k) for k in range(n)]
+        points = [samples.initial_point(problem, None, k) for k in range(n)]
         with self._solver_options(seed=0) as options:  # nothing is drawn
-            paths = paths_of_targets(objective, points, plan)
-            results = [path.solve(0.0, objective.l2, options) for path in paths]
+            paths = paths_of_targets(problem, points, plan)
+            results = [path.solve(0.0, problem.l2, options) for path in paths]
         solved = [result for result in results if result is not None]
         if len(solved) < n:
             return None
         duals = np.empty((0, samples.shape[0]))
         if self.keep_duals:
-            duals = residuals(objective, points, [result.certificate for result in solved])
+            duals = residuals(problem, points, [result.certificate for result in solved])
         return FitResult(solved, duals, samples.shift, samples.shape[:1], scale=samples.scale)
 
     def _check_sums(self, weighted: float, squares: float) -> None:

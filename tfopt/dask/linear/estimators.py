@@ -115,8 +115,8 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
                 executor.persist(load, sources)
                 if prepare is not None:
                     executor.map_reduce(*prepare)
-                objective, collect = self._problem(0, 1), executor.futures
-                return fit_blocks(self, executor, objective, options, collect, checkpoints)
+                problem, collect = self._problem(0, 1), executor.futures
+                return fit_blocks(self, executor, problem, options, collect, checkpoints)
 
             fit = recovered(attempt, lambda: checkpoints.reached)
         self._set_attributes(dataclasses.replace(fit, duals=_concatenated_duals(fit)))

@@ -32,7 +32,7 @@ class BlockAscent:
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
         Without rows.
     n_blocks : int
     v : ndarray, shape (n_weights,)
@@ -43,14 +43,14 @@ class BlockAscent:
 
     def __init__(
         self,
-        objective: Problem,
+        problem: Problem,
         n_blocks: int,
         v: np.ndarray,
         bias: float,
         bias_curvature: float,
         dual_sum: float,
     ) -> None:
-        self.objective = objective
+        self.problem = problem
         self.v, self.bias, self.bias_curvature = v, bias, bias_curvature
         self.dual_sum, self.estimate = dual_sum, 0.0
         self.update_multiplier()
@@ -61,11 +61,11 @@ class BlockAscent:
 
         Return the share.
         """
-        objective, dv = self.objective, change.dense()
+        problem, dv = self.problem, change.dense()
         own_excess, moved, estimate, dual_sum = sums.tolist()
-        joint, upper = sdca_blocks.excesses(self.v, dv, objective.shrink)
+        joint, upper = sdca_blocks.excesses(self.v, dv, problem.shrink)
         if self.bias_curvature > 0:
-            more = moved * moved / (2 * self.bias_curvature * objective.l2)
+            more = moved * moved / (2 * self.bias_curvature * problem.l2)
             joint, upper = joint + more, upper + more
         damping, self.sigma = sdca_blocks.kept(joint, own_excess, upper, n_blocks, self.sigma)
         self.v = self.v + damping * dv

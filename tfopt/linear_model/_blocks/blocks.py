@@ -52,7 +52,7 @@ class BlockState:
     ----------
     number : int
         Its position among the blocks.
-    objective : Problem
+    problem : Problem
         With the rows of this block.
     seed : int
     states : tuple of RowState
@@ -64,7 +64,7 @@ class BlockState:
     """
 
     number: int
-    objective: Problem
+    problem: Problem
     seed: int
     states: tuple[RowState, ...]
     factor: np.ndarray | float = 1.0
@@ -76,7 +76,7 @@ class BlockState:
             return self
         seed = self.seed + (self.number << 32)  # seeds are below 2^32
         n_rows = len(self.states[0].examples)
-        plan = visits.shuffled(n_rows, bucket_for(self.objective), seed, epoch)
+        plan = visits.shuffled(n_rows, bucket_for(self.problem), seed, epoch)
         return dataclasses.replace(self, plan=(epoch, plan))
 
     def with_states(self, states: Mapping[int, RowState]) -> BlockState:
@@ -173,32 +173,32 @@ def visit(
     part = block.plan[1][n * first.part // PARTS : n * (first.part + 1) // PARTS]
     states, answers = {}, {}
     for k, request in requests.items():
-        states[k], answers[k] = _visited(block.objective, block.states[k], part, request)
+        states[k], answers[k] = _visited(block.problem, block.states[k], part, request)
     return block.with_states(states), answers
 
 
 def _visited(
-    objective: Problem, state: RowState, part: np.ndarray, request: VisitRequest
+    problem: Problem, state: RowState, part: np.ndarray, request: VisitRequest
 ) -> tuple[RowState, Any]:
     before, u = state.a[part], request.v.copy()
     visited = state.examples.take(part)  # twenty times as fast as indexing
     visited["a"] = before
     bias, estimate = sdca_blocks.visit(
-        *objective.rows,
+        *problem.rows,
         part,
         visited,
         u,
-        *objective.loss,
-        objective.l2,
-        objective.shrink,
+        *problem.loss,
+        problem.l2,
+        problem.shrink,
         request.bias,
         request.bias_curvature,
         request.sigma,
     )
-    excess = sdca_blocks.change(request.v, u, objective.shrink, request.sigma)
+    excess = sdca_blocks.change(request.v, u, problem.shrink, request.sigma)
     moved = (bias - request.bias) / request.sigma
     if request.bias_curvature > 0:
-        excess += moved * moved / (2 * request.bias_curvature * objective.l2)
+        excess += moved * moved / (2 * request.bias_curvature * problem.l2)
     dual_sum = float(np.sum(visited["weight"] * (visited["a"] - before)))
     a = state.a.copy()
     a[part] = visited["a"]
@@ -213,7 +213,7 @@ class _BlockRows(MemoryDesign):
     """The rows of a block, in whose states the visits' dual variables are."""
 
     def __init__(self, block: BlockState) -> None:
-        super().__init__(block.objective, (), Plan(SDCA, SDCA), lambda k: self.states[k].a)
+        super().__init__(block.problem, (), Plan(SDCA, SDCA), lambda k: self.states[k].a)
         self.states = list(block.states)
 
     def linearize_with_hessians(
@@ -223,10 +223,10 @@ class _BlockRows(MemoryDesign):
         found = {}
         for k, point in points.items():
             state, losses, step_gap = rows.tangents(
-                self.objective, self.states[k], *point, after_steps
+                self.problem, self.states[k], *point, after_steps
             )
-            system = rows.newton_system(self.objective, state)
-            residual = rows.tangent_residual(self.objective, state)
+            system = rows.newton_system(self.problem, state)
+            residual = rows.tangent_residual(self.problem, state)
             self.states[k] = state
             found[k] = Linearization(losses, *system, residual, step_gap)
         return found

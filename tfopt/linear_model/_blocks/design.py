@@ -79,13 +79,13 @@ class BlockDesign(Design):
                 self._damping[k][number], self._is_best[k][number] = 1.0, False
         return decisions
 
-    def damp(self, problem: int, numbers: Sequence[int], damping: float) -> None:
+    def damp(self, k: int, numbers: Sequence[int], damping: float) -> None:
         """Accept a share of the last changes of some blocks."""
         for number in numbers:
-            self._damping[problem][number] = damping
+            self._damping[k][number] = damping
 
-    def keep_best(self, problem: int) -> None:
-        self._is_best[problem] = [True] * self.executor.n_blocks
+    def keep_best(self, k: int) -> None:
+        self._is_best[k] = [True] * self.executor.n_blocks
 
     def _call(self, method: str, by_problem: Mapping[int, Any], *more: Any) -> Any:
         return self.round(Method(method), (by_problem, *more), by_problem)

@@ -100,7 +100,7 @@ class TargetEncoding:
 class InitRequest:
     """The data that blocks receive before the first visit."""
 
-    objective: Problem
+    problem: Problem
     encoding: TargetEncoding
     shift: np.ndarray | None
     seed: int
@@ -133,12 +133,10 @@ def summarize_block(
 def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dict[str, Any]]:
     """Return the initial state of a block, and the sums that the first request needs."""
     targets, weight = request.encoding.encode(block)
-    objective = request.objective._replace(
+    problem = request.problem._replace(
         rows=as_rows(block.X if request.shift is None else block.X - request.shift)
     )
-    curvature = (
-        visits.squared_norms(objective.rows[0], objective.rows[2], objective.rows[3]) / objective.l2
-    )
+    curvature = visits.squared_norms(problem.rows[0], problem.rows[2], problem.rows[3]) / problem.l2
     if not np.isfinite(curvature).all():
         row = int(np.flatnonzero(~np.isfinite(curvature))[0])
         raise ValueError(
@@ -147,16 +145,14 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
         )
     states = []
     for k, y in enumerate(targets):
-        a = np.zeros(len(y)) if block.duals is None else objective.phi.clip_duals(block.duals[k], y)
+        a = np.zeros(len(y)) if block.duals is None else problem.phi.clip_duals(block.duals[k], y)
         examples = InitialPoint(y, weight, lambda: curvature, a, 0.0).examples()
         examples["curvature"] = curvature
         states.append(RowState.initial(examples))
     factor = block.factor
-    return BlockState(block.number, objective, request.seed, tuple(states), factor), {
+    return BlockState(block.number, problem, request.seed, tuple(states), factor), {
         "curvature": curvature.sum(),
-        "v": tuple(
-            SparseDelta.from_dense(objective.weights_of(state.examples)) for state in states
-        ),
+        "v": tuple(SparseDelta.from_dense(problem.weights_of(state.examples)) for state in states),
         "dual_sums": np.array([weighted_sum(weight, state.a) for state in states]),
     }
 
@@ -164,7 +160,7 @@ def init_block(block: BlockInput, request: InitRequest) -> tuple[BlockState, dic
 def fit_blocks(
     estimator: Any,
     executor: Executor,
-    objective: Problem,
+    problem: Problem,
     options: Parameters,
     collect: Callable[[Callable[..., Any], Any], Any] | None,
     checkpoints: BlockFitCheckpoints | None = None,
@@ -176,7 +172,7 @@ def fit_blocks(
     estimator : SDCAEstimator
     executor : Executor
         Its blocks are BlockInput.
-    objective : Problem
+    problem : Problem
         Without rows, and without a number of weights.
     options : Parameters
     collect : callable, optional
@@ -189,12 +185,12 @@ def fit_blocks(
     -------
     FitResult
     """
-    summary = executor.map_reduce(summarize_block, (estimator._has_classes, objective.intercept))
+    summary = executor.map_reduce(summarize_block, (estimator._has_classes, problem.intercept))
     if not summary["n"]:
         raise ValueError("all blocks are empty: a fit needs samples")
     names = common_feature_names(summary["names"])
     lengths, n_weights = _agreed_shape(summary["shapes"])
-    objective = objective._replace(n_weights=n_weights)
+    problem = problem._replace(n_weights=n_weights)
     encoding = estimator._target_encoding(summary)
     shift = None
     if "moments" in summary:  # with an intercept and dense features
@@ -202,20 +198,20 @@ def fit_blocks(
         shift = centering_shift(moments, summary["n"], lambda: False)
     last = estimator._last_fit(summary["n"], len(encoding.positive), n_weights, shift)
     biases = list(encoding.biases) if last is None else last.bias.tolist()
-    sums = executor.map_reduce(init_block, InitRequest(objective, encoding, shift, options.seed))
+    sums = executor.map_reduce(init_block, InitRequest(problem, encoding, shift, options.seed))
     curvature = 0.0
-    if objective.intercept:
+    if problem.intercept:
         curvature = INTERCEPT_SHARE * float(sums["curvature"] / summary["n"]) or 1.0
     n_problems = len(biases)
     ascents = [
-        BlockAscent(objective, executor.n_blocks, v.dense(), bias, curvature, dual_sum)
+        BlockAscent(problem, executor.n_blocks, v.dense(), bias, curvature, dual_sum)
         for v, bias, dual_sum in zip(sums["v"], biases, sums["dual_sums"].tolist(), strict=True)
     ]
-    plan = make_block_plan(objective, is_dense=summary["dense"] == summary["n"])
+    plan = make_block_plan(problem, is_dense=summary["dense"] == summary["n"])
     design = BlockDesign(executor, plan, n_problems)
     visits = BlockVisits(design, ascents)
-    steps: Steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(objective, design)
-    epochs = Epochs(objective, design, lambda: visits)
+    steps: Steps = (InteriorPoint if plan.steps == INTERIOR else Newton)(problem, design)
+    epochs = Epochs(problem, design, lambda: visits)
     minimization = Minimization(plan, steps, epochs, design.keep_best, options, n_problems)
     if plan.begins_with_steps:
         for k, ascent in enumerate(ascents):

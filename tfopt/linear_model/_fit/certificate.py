@@ -63,7 +63,7 @@ class Certificate(NamedTuple):
 
 
 def certify(
-    objective: Problem,
+    problem: Problem,
     design: Design,
     points: Mapping[int, Point],
     estimates: Mapping[int, float],
@@ -72,7 +72,7 @@ def certify(
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     design : Design
     points : dict of ndarray and float
         The unshrunk weights v of the dual variables, and a guess of the intercept.
@@ -84,12 +84,12 @@ def certify(
     dict of Certificate
         With the best intercepts for the weights.
     """
-    weights = {k: objective.shrunk(v) for k, (v, _) in points.items()}
-    if not objective.intercept:
+    weights = {k: problem.shrunk(v) for k, (v, _) in points.items()}
+    if not problem.intercept:
         biases = dict.fromkeys(points, 0.0)
         sums = design.gaps(dict.fromkeys(points, (0.0, None)), weights)
     else:
-        phi = objective.phi
+        phi = problem.phi
         searches = {
             k: intercept_search(phi, bias, BIAS_SHARE * estimates[k])
             for k, (_, bias) in points.items()
@@ -107,14 +107,14 @@ def certify(
         pair, projected = sums[k]
         if projected is not None:
             v = projected
-        elif objective.l1 == 0:
+        elif problem.l1 == 0:
             v = weights[k]  # but for the signs of zeros
-        certificates[k] = assemble(objective, weights[k], biases[k], v, *pair)
+        certificates[k] = assemble(problem, weights[k], biases[k], v, *pair)
     return certificates
 
 
 def certify_tangents(
-    objective: Problem,
+    problem: Problem,
     design: Design,
     points: Mapping[int, Point],
     tangents: Mapping[int, Tangents],
@@ -125,13 +125,12 @@ def certify_tangents(
     """
     gaps = design.tangent_gaps({k: bias for k, (_, bias) in points.items()}) if points else {}
     return {
-        k: assemble(objective, *points[k], v, tangents[k].losses, gap)
-        for k, (gap, v) in gaps.items()
+        k: assemble(problem, *points[k], v, tangents[k].losses, gap) for k, (gap, v) in gaps.items()
     }
 
 
 def certify_steps(
-    objective: Problem,
+    problem: Problem,
     design: Design,
     points: Mapping[int, Point],
     tangents: Mapping[int, Tangents],
@@ -146,7 +145,7 @@ def certify_steps(
 
     Parameters
     ----------
-    objective, design, points, tangents
+    problem, design, points, tangents
     weights : dict of ndarray
         The unshrunk weights of these dual variables, given by the system.
 
@@ -157,41 +156,41 @@ def certify_steps(
     """
     gaps = design.step_gaps({k: bias for k, (_, bias) in points.items()}) if points else {}
     return {
-        k: assemble(objective, *points[k], weights[k], tangents[k].losses, gap)
+        k: assemble(problem, *points[k], weights[k], tangents[k].losses, gap)
         for k, gap in gaps.items()
         if math.isfinite(gap)
     }
 
 
 def estimate_from_step(
-    objective: Problem, point: Point, tangents: Tangents, weights: np.ndarray
+    problem: Problem, point: Point, tangents: Tangents, weights: np.ndarray
 ) -> Certificate:
     """Return about what `certify_steps` would, without a pass over the rows."""
-    return assemble(objective, *point, weights, *tangents)
+    return assemble(problem, *point, weights, *tangents)
 
 
 def estimate_from_gradient(
-    objective: Problem, point: Point, tangents: Tangents, gradient: np.ndarray
+    problem: Problem, point: Point, tangents: Tangents, gradient: np.ndarray
 ) -> Certificate:
     """Return what `certify_tangents` would if nothing had to be projected, without a pass."""
-    v = -gradient[:-1] / objective.l2
-    return assemble(objective, *point, v, tangents.losses, 0.0)
+    v = -gradient[:-1] / problem.l2
+    return assemble(problem, *point, v, tangents.losses, 0.0)
 
 
 def estimate_scaled(
-    objective: Problem, point: Point, losses: float, x_duals: np.ndarray, gap: float
+    problem: Problem, point: Point, losses: float, x_duals: np.ndarray, gap: float
 ) -> Certificate:
     """Return about the certificate of the best multiple of dual variables.
 
     `x_duals` are X^T (weight * a), and `gap` is the examples' part.
     """
-    apart, scale = scaled_gap(objective, point[0], losses, x_duals)
+    apart, scale = scaled_gap(problem, point[0], losses, x_duals)
     gap += apart + (1 - scale) ** 2 * losses
-    return Certificate(*point, losses + objective.penalty(point[0]), gap)
+    return Certificate(*point, losses + problem.penalty(point[0]), gap)
 
 
 def assemble(
-    objective: Problem, w: np.ndarray, bias: float, v: np.ndarray, losses: float, gap: float
+    problem: Problem, w: np.ndarray, bias: float, v: np.ndarray, losses: float, gap: float
 ) -> Certificate:
     """Return a certificate, given the sum of the losses and the examples' part of the gap.
 
@@ -199,35 +198,35 @@ def assemble(
     not negative: the difference of the two objectives would be mere rounding when it is small.
     """
     if w is not v:
-        gap = float(gap) + penalty_gap(objective, w, v)
-    return Certificate(w, bias, float(losses) + objective.penalty(w), max(float(gap), 0.0))
+        gap = float(gap) + penalty_gap(problem, w, v)
+    return Certificate(w, bias, float(losses) + problem.penalty(w), max(float(gap), 0.0))
 
 
 def penalty_gap(
-    objective: Problem, w: np.ndarray, v: np.ndarray, errors: np.ndarray | None = None
+    problem: Problem, w: np.ndarray, v: np.ndarray, errors: np.ndarray | None = None
 ) -> float:
     """Return the Fenchel-Young gap of the penalties; l2 is not 0.
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     w, v : ndarray, shape (n_weights,)
         The weights, and the unshrunk weights of the dual variables.
     errors : ndarray, optional
         Bounds of the errors of v, of which the gap is then a bound.
     """
-    inside = np.clip(v, -objective.shrink, objective.shrink) if objective.l1 > 0 else None
+    inside = np.clip(v, -problem.shrink, problem.shrink) if problem.l1 > 0 else None
     apart = w - (v if inside is None else v - inside)
     if errors is not None:
         apart = np.abs(apart) + errors
     gaps = np.square(apart) / 2
     if inside is not None:
-        gaps += objective.shrink * np.abs(w) - inside * w
-    return objective.l2 * float(np.add.reduce(gaps))
+        gaps += problem.shrink * np.abs(w) - inside * w
+    return problem.l2 * float(np.add.reduce(gaps))
 
 
 def scaled_gap(
-    objective: Problem,
+    problem: Problem,
     w: np.ndarray,
     losses: float,
     x_duals: np.ndarray,
@@ -247,7 +246,7 @@ def scaled_gap(
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     w : ndarray, shape (n_weights,)
     losses : float
     x_duals : ndarray, shape (n_weights,)
@@ -261,15 +260,15 @@ def scaled_gap(
     scale : float
         The factor, up to 1.
     """
-    found = scaled_gaps(objective, w, x_duals, errors)
+    found = scaled_gaps(problem, w, x_duals, errors)
     return min(found, key=lambda each: each[0] + (1 - each[1]) ** 2 * losses)
 
 
 def scaled_gaps(
-    objective: Problem, w: np.ndarray, x_duals: np.ndarray, errors: np.ndarray | None = None
+    problem: Problem, w: np.ndarray, x_duals: np.ndarray, errors: np.ndarray | None = None
 ) -> list[tuple[float, float]]:
     """Return `scaled_gap` of dual variables scaled where l2 is 0, and of all within their l1."""
-    penalties, found = objective.penalties, []
+    penalties, found = problem.penalties, []
     has_corner = penalties.up > 0
     reaches = penalties.reaches(x_duals, errors)
     for some in (has_corner & (penalties.l2 == 0), has_corner):

@@ -44,13 +44,13 @@ class GradientDirections:
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     design : Design
         Its plan says how many products that are.
     """
 
-    def __init__(self, objective: Problem, design: Design) -> None:
-        self.objective, self.design = objective, design
+    def __init__(self, problem: Problem, design: Design) -> None:
+        self.problem, self.design = problem, design
         self._factors: dict[int, np.ndarray] = {}
         self._n_products: Counter[int] = Counter()
 
@@ -64,18 +64,18 @@ class GradientDirections:
         """Return the directions, given the Hessians' diagonals without the penalty."""
         most = self.design.plan.products_before_hessian
         if due := [k for k in gradients if self._n_products[k] >= most]:
-            everything = np.arange(self.objective.n_weights)
+            everything = np.arange(self.problem.n_weights)
             for k, hessian in self.design.hessians_of(dict.fromkeys(due, everything)).items():
-                self._n_products[k], factor = 0, self.objective.penalized(hessian)
+                self._n_products[k], factor = 0, self.problem.penalized(hessian)
                 if second_order.solve(factor, np.zeros(len(factor))):
                     self._factors[k] = factor
         return conjugate_gradient_directions(
-            self.objective, diagonals, gradients, self._products, self._factors, most
+            self.problem, diagonals, gradients, self._products, self._factors, most
         )
 
 
 def conjugate_gradient_directions(
-    objective: Problem,
+    problem: Problem,
     hessians: Mapping[int, np.ndarray],
     gradients: Mapping[int, np.ndarray],
     products: Callable[[Mapping[int, np.ndarray]], Mapping[int, np.ndarray]],
@@ -88,7 +88,7 @@ def conjugate_gradient_directions(
     `factors` those of Hessians nearby, which are the preconditioners of the problems that have one.
     """
     problems = list(gradients)
-    penalty = np.full(objective.n_weights + 1, objective.l2)
+    penalty = np.full(problem.n_weights + 1, problem.l2)
     penalty[-1] = 0.0
     formed = (hessians[k] for k in problems)
     diagonal = penalty + np.array([h if h.ndim == 1 else np.diagonal(h) for h in formed])
@@ -97,11 +97,11 @@ def conjugate_gradient_directions(
         answers = products({problems[i]: s for i, s in zip(active, vectors, strict=True)})
         result: np.ndarray = penalty * vectors
         result += np.array([answers[problems[i]] for i in active])
-        if not objective.intercept:
+        if not problem.intercept:
             result[:, -1] = 0.0
         return result
 
-    if not objective.intercept:
+    if not problem.intercept:
         diagonal[:, -1] = 1.0
     gradient = np.array([gradients[k] for k in problems])
 

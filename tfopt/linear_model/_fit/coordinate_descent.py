@@ -71,7 +71,7 @@ class CoordinateDescent(Steps):
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     design : MemoryDesign
     features : Features
     tol : float
@@ -79,9 +79,9 @@ class CoordinateDescent(Steps):
     """
 
     def __init__(
-        self, objective: Problem, design: MemoryDesign, features: Features, tol: float
+        self, problem: Problem, design: MemoryDesign, features: Features, tol: float
     ) -> None:
-        self.objective, self.design, self.features, self.tol = objective, design, features, tol
+        self.problem, self.design, self.features, self.tol = problem, design, features, tol
         self._factors: np.ndarray | None = None
         self._descents: dict[int, _Descent] = {}
 
@@ -90,20 +90,20 @@ class CoordinateDescent(Steps):
         return self._descents.keys()
 
     @np.errstate(over="ignore", invalid="ignore")
-    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+    def start(self, k: int, w: np.ndarray, bias: float) -> None:
         """Begin at a point, or at 0 if losses overflow there."""
         if self._factors is None:
-            self._factors = self.design.states[problem].factors()
+            self._factors = self.design.states[k].factors()
         point = w, bias
-        tangents = self.design.tangents({problem: point})[problem]
+        tangents = self.design.tangents({k: point})[k]
         if not math.isfinite(tangents.losses):
             point = np.zeros_like(w), 0.0
-            tangents = self.design.tangents({problem: point})[problem]
-        model = QuadraticModel(self.objective, self.features, self._factors)
-        self._descents[problem] = _Descent(point, tangents, model)
+            tangents = self.design.tangents({k: point})[k]
+        model = QuadraticModel(self.problem, self.features, self._factors)
+        self._descents[k] = _Descent(point, tangents, model)
 
-    def end(self, problem: int) -> None:
-        self._descents.pop(problem, None)
+    def end(self, k: int) -> None:
+        self._descents.pop(k, None)
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
@@ -111,22 +111,22 @@ class CoordinateDescent(Steps):
         found = {k: self._look(k, monitors[k]) for k in self._descents}
         return found, {k: found[k] for k, each in self._descents.items() if each.is_certified}
 
-    def _look(self, problem: int, monitor: ConvergenceMonitor) -> Certificate:
+    def _look(self, k: int, monitor: ConvergenceMonitor) -> Certificate:
         """Return a certificate of the point, or an estimate of it if that is large."""
-        objective, each, state = (
-            self.objective,
-            self._descents[problem],
-            self.design.states[problem],
+        problem, each, state = (
+            self.problem,
+            self._descents[k],
+            self.design.states[k],
         )
         w, losses = each.point[0], each.tangents.losses
-        if objective.phi.is_linear_far:
-            least = min(LEAST_CURVATURE, each.relative_gap) / objective.phi.gamma
+        if problem.phi.is_linear_far:
+            least = min(LEAST_CURVATURE, each.relative_gap) / problem.phi.gamma
             bends = np.maximum(state.hess_pointwise, least * state.examples["weight"])
             state = state._replace(hess_pointwise=bends)
         point, each.is_certified, each.gradient = None, False, None
         if each.predicted is not None and math.isfinite(each.tangents.step_gap):
             point = estimate_scaled(
-                objective, each.point, losses, each.predicted, each.tangents.step_gap
+                problem, each.point, losses, each.predicted, each.tangents.step_gap
             )
             if monitor.should_certify_step(point):
                 state = state._replace(certified=state.step_duals)
@@ -134,43 +134,43 @@ class CoordinateDescent(Steps):
                 each.is_certified = math.isfinite(point.gap)
         if point is None or not math.isfinite(point.gap):
             each.gradient = each.model.gradient(state, w)
-            point = estimate_scaled(objective, each.point, losses, -each.gradient[:-1], 0.0)
+            point = estimate_scaled(problem, each.point, losses, -each.gradient[:-1], 0.0)
             each.is_certified = monitor.should_certify_step(point)
             if each.is_certified:
                 state, point = self._certify_slopes(state, point, losses, each.gradient)
-        self.design.states[problem] = state
+        self.design.states[k] = state
         return point
 
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
         return [k for k, point in going.items() if not self._step(k, point)]
 
-    def _step(self, problem: int, point: Certificate) -> bool:
+    def _step(self, k: int, point: Certificate) -> bool:
         """Step on from a certificate or an estimate; return whether that is good."""
-        objective, each, state = (
-            self.objective,
-            self._descents[problem],
-            self.design.states[problem],
+        problem, each, state = (
+            self.problem,
+            self._descents[k],
+            self.design.states[k],
         )
         w, is_certified = each.point[0], each.is_certified
         if each.gradient is None:
             each.gradient = each.model.gradient(state, w)
         each.relative_gap = min(point.relative_gap, 1.0)
-        precise = objective.phi.is_quadratic  # the model is exact
+        precise = problem.phi.is_quadratic  # the model is exact
         gap = min(each.relative_gap, self.tol) if precise else each.relative_gap
         left = each.gradient.copy()
         left[:-1] += each.model.penalties.l2 * w
         step, predicted = each.model.step(state, w, left, PRECISION * gap**2 * point.objective)
-        left[-1] = left[-1] if objective.intercept else 0.0
-        promised = promised_decrease(objective, w, left, step)
+        left[-1] = left[-1] if problem.intercept else 0.0
+        promised = promised_decrease(problem, w, left, step)
         gap_falls = point.gap <= STALLED * each.last_gap[is_certified]
         if not (gap_falls or promised > MIN_DECREASE * point.objective):
             return False
-        solved = None if predicted is None else {problem: predicted}
-        one = {problem: point}, {problem: left}, {problem: step}
-        moved = line_search(objective, self.design, *one, solved)
+        solved = None if predicted is None else {k: predicted}
+        one = {k: point}, {k: left}, {k: step}
+        moved = line_search(problem, self.design, *one, solved)
         if not moved:
             return False
-        each.point, each.tangents, origin = moved[problem]
+        each.point, each.tangents, origin = moved[k]
         each.predicted = None if origin is None else predicted
         each.last_gap[is_certified] = point.gap
         return True
@@ -178,34 +178,34 @@ class CoordinateDescent(Steps):
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
         return {k: self._certified_slopes(k) for k in problems}
 
-    def _certified_slopes(self, problem: int) -> Certificate:
-        each, states = self._descents[problem], self.design.states
+    def _certified_slopes(self, k: int) -> Certificate:
+        each, states = self._descents[k], self.design.states
         assert each.gradient is not None
         losses = each.tangents.losses
-        point = estimate_scaled(self.objective, each.point, losses, -each.gradient[:-1], 0.0)
-        states[problem], point = self._certify_slopes(states[problem], point, losses, each.gradient)
+        point = estimate_scaled(self.problem, each.point, losses, -each.gradient[:-1], 0.0)
+        states[k], point = self._certify_slopes(states[k], point, losses, each.gradient)
         return point
 
     def _certify(
         self, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
     ) -> tuple[RowState, Certificate]:
         """Compute the duality gap of a point with the dual variables that are to be certified."""
-        objective, w, cost = self.objective, point.w, 0.0
+        problem, w, cost = self.problem, point.w, 0.0
         of_zeros = state._replace(certified=np.zeros_like(state.certified))
-        has_free = not objective.is_plain and bool(objective.penalties.are_free.any())
+        has_free = not problem.is_plain and bool(problem.penalties.are_free.any())
         if has_free:
-            moved = moved_duals(objective, self.features, state, w, losses)
+            moved = moved_duals(problem, self.features, state, w, losses)
             if moved is None:
-                check_separation(objective, self.features, state, w, point.bias)
+                check_separation(problem, self.features, state, w, point.bias)
                 return of_zeros, point._replace(gap=point.objective)
             certified, x_duals, cost = moved
             state = state._replace(certified=certified)
-        apart, scale = scaled_gap(objective, w, losses, x_duals)
+        apart, scale = scaled_gap(problem, w, losses, x_duals)
         state = state._replace(certified=scale * state.certified)
-        gap = max(float(rows.gap_sums(objective, state, point.bias)[1]), 0.0)
+        gap = max(float(rows.gap_sums(problem, state, point.bias)[1]), 0.0)
         gap = (math.sqrt(gap) + math.sqrt(cost)) ** 2 + apart if cost else gap + apart
         if has_free and not gap < point.objective:
-            check_separation(objective, self.features, state, w, point.bias)
+            check_separation(problem, self.features, state, w, point.bias)
             return of_zeros, point._replace(gap=point.objective)
         return state, point._replace(gap=max(gap, 0.0))
 
@@ -213,11 +213,11 @@ class CoordinateDescent(Steps):
         self, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
     ) -> tuple[RowState, Certificate]:
         """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
-        objective = self.objective
-        state = state._replace(certified=rows.minus_slopes(objective, state))
-        if not objective.intercept:
+        problem = self.problem
+        state = state._replace(certified=rows.minus_slopes(problem, state))
+        if not problem.intercept:
             return self._certify(state, point, losses, -gradient[:-1])
-        state = rows.projected(objective, state, rows.dual_residual(objective, state))
-        x_duals = np.zeros(objective.n_weights)
-        visits.weights_of(*objective.rows, state.examples_with(state.certified), x_duals, 1.0)
+        state = rows.projected(problem, state, rows.dual_residual(problem, state))
+        x_duals = np.zeros(problem.n_weights)
+        visits.weights_of(*problem.rows, state.examples_with(state.certified), x_duals, 1.0)
         return self._certify(state, point, losses, x_duals)

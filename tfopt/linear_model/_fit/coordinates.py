@@ -35,23 +35,23 @@ CHUNK = 4096
 ROUNDING, MORE, MOST_RAISES = 2.0**-52, 100.0, 3
 
 
-def pays(objective: Problem, asked: Parameters, mean_square: Callable[[], float]) -> bool:
+def pays(problem: Problem, asked: Parameters, mean_square: Callable[[], float]) -> bool:
     """Whether to solve in coordinates: it applies, and is less work than with all features."""
-    data, _, _, dense = objective.rows
+    data, _, _, dense = problem.rows
     n, m = dense.shape
     applies = asked.solver == "auto" and not asked.asks_for_visits
-    applies = applies and objective.l1 == 0 and objective.l2 > 0 and objective.is_plain
+    applies = applies and problem.l1 == 0 and problem.l2 > 0 and problem.is_plain
     applies = applies and data.size == 0
-    if not (applies and objective.has_few_rows and n <= work.MOST_WEIGHTS):
+    if not (applies and problem.has_few_rows and n <= work.MOST_WEIGHTS):
         return False
-    few = objective._replace(rows=as_rows(np.broadcast_to(0.0, (n, n))), n_weights=n)
-    is_smooth = objective.phi.is_smooth
+    few = problem._replace(rows=as_rows(np.broadcast_to(0.0, (n, n))), n_weights=n)
+    is_smooth = problem.phi.is_smooth
     steps_work = work.newton_work if is_smooth else work.interior_work
     products = float(n * m) * (n / 2 + 2 * work.DENSE) + work.FACTOR * float(n) ** 3 / 6
-    most = (EPOCHS if is_smooth else EPOCHS_OF_CORNERS) * work.epoch_work(objective)
+    most = (EPOCHS if is_smooth else EPOCHS_OF_CORNERS) * work.epoch_work(problem)
     if m <= work.MOST_WEIGHTS:
-        most = min(most, steps_work(objective))
-    most = min(most, work.ascent_work(objective, mean_square(), asked.tol))
+        most = min(most, steps_work(problem))
+    most = min(most, work.ascent_work(problem, mean_square(), asked.tol))
     return bool(OVERHEAD + products + steps_work(few) <= most)
 
 
@@ -86,25 +86,25 @@ class RowSpace:
         self._upper = np.triu(self._factor)  # L^T
         self.rows = as_rows(np.ascontiguousarray(self._upper.T))
 
-    def of_weights(self, objective: Problem, w: np.ndarray) -> np.ndarray:
+    def of_weights(self, problem: Problem, w: np.ndarray) -> np.ndarray:
         """Return the coordinates of weights, but for what is orthogonal to all rows."""
-        c = objective.predictions(w)
+        c = problem.predictions(w)
         second_order.solve(self._factor, c, is_factor=True)
         coordinates: np.ndarray = np.add.reduce(self._upper * c, axis=1)
         return coordinates
 
-    def weights(self, objective: Problem, coordinates: np.ndarray) -> np.ndarray:
+    def weights(self, problem: Problem, coordinates: np.ndarray) -> np.ndarray:
         """Return the weights X^T c with L^T c = coordinates."""
         U, c = self._upper, np.zeros(len(self._upper))
         for i in reversed(range(len(c))):
             c[i] = (coordinates[i] - np.add.reduce(U[i, i + 1 :] * c[i + 1 :])) / U[i, i]
-        ones = np.zeros(objective.n_weights + 1)
+        ones = np.zeros(problem.n_weights + 1)
         ones[-1] = 1.0  # each row's product with it
-        return hessian_products.product(*objective.rows, c, ones, objective.threads)[:-1]
+        return hessian_products.product(*problem.rows, c, ones, problem.threads)[:-1]
 
     def solve_all(
         self,
-        objective: Problem,
+        problem: Problem,
         initial_point: Callable[[int], InitialPoint],
         n_problems: int,
         options: Parameters,
@@ -117,7 +117,7 @@ class RowSpace:
         Certificates are those of all features: None if rounding has made one worse than is allowed.
         """
         n = len(self._upper)
-        few = objective._replace(rows=self.rows, n_weights=n)
+        few = problem._replace(rows=self.rows, n_weights=n)
         plan = make_plan(few, options, n_problems, mean_square)
         plan = plan._replace(reason=f"{plan.reason}, in coordinates of the rows")
         initials = functools.cache(initial_point)
@@ -126,12 +126,12 @@ class RowSpace:
             initial = initials(k)
             if initial.w is None:
                 return initial
-            return initial._replace(w=self.of_weights(objective, initial.w))
+            return initial._replace(w=self.of_weights(problem, initial.w))
 
         found = np.empty((n_problems, n))
         results = solve_all(few, start, n_problems, options, plan, workers, found)
         for k, (result, a) in enumerate(zip(results, found, strict=True)):
-            point = self._certified(objective, initials(k), result.certificate, a)
+            point = self._certified(problem, initials(k), result.certificate, a)
             if result.certificate.relative_gap <= options.tol < point.relative_gap:
                 return None
             last = result.history[-1]
@@ -143,13 +143,13 @@ class RowSpace:
         return results
 
     def _certified(
-        self, objective: Problem, initial: InitialPoint, point: Certificate, a: np.ndarray
+        self, problem: Problem, initial: InitialPoint, point: Certificate, a: np.ndarray
     ) -> Certificate:
-        w = self.weights(objective, point.w)
+        w = self.weights(problem, point.w)
         examples = initial._replace(a=a).examples()
-        losses, gap = objective.gaps(examples, a, objective.predictions(w), point.bias)
-        v = objective.weights_of(examples)
-        return assemble(objective, w, point.bias, v, losses, gap)
+        losses, gap = problem.gaps(examples, a, problem.predictions(w), point.bias)
+        v = problem.weights_of(examples)
+        return assemble(problem, w, point.bias, v, losses, gap)
 
 
 def _products(X: np.ndarray, threads: int) -> np.ndarray:

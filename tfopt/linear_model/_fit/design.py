@@ -109,9 +109,9 @@ class Design(Protocol):
         """Have the dual variables of the last Newton steps certified; see `rows`."""
 
     def apply(self, requests: Mapping[int, RowFunction]) -> dict[int, Any]:
-        """Apply functions of the objective and the state of the rows; return their answers."""
+        """Apply functions of the problem and the state of the rows; return their answers."""
 
-    def keep_best(self, problem: int) -> None:
+    def keep_best(self, k: int) -> None:
         """Keep the dual variables of a problem's last certificate: it is the best so far."""
 
 
@@ -120,7 +120,7 @@ class MemoryDesign(Design):
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     examples : sequence of ndarray of EXAMPLE
         For each problem.
     plan : Plan
@@ -136,12 +136,12 @@ class MemoryDesign(Design):
 
     def __init__(
         self,
-        objective: Problem,
+        problem: Problem,
         examples: Sequence[np.ndarray],
         plan: Plan,
         current_duals: Callable[[int], np.ndarray],
     ) -> None:
-        self.objective, self.plan = objective, plan
+        self.problem, self.plan = problem, plan
         self.states = [RowState.initial(each) for each in examples]
         self._current_duals = current_duals
         self.linearizations: dict[int, Linearization] = {}
@@ -152,7 +152,7 @@ class MemoryDesign(Design):
     ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         self._predict({k: w for k, (w, _) in points.items()})
         derivatives = self.intercept_derivatives({k: biases for k, (_, biases) in points.items()})
-        residuals = (rows.dual_residual(self.objective, self.states[k]) for k in points)
+        residuals = (rows.dual_residual(self.problem, self.states[k]) for k in points)
         return {
             k: (residual, derivatives[k])
             for k, residual in zip(points, residuals, strict=True)
@@ -162,11 +162,11 @@ class MemoryDesign(Design):
     def _predict(self, weights: Mapping[int, np.ndarray]) -> None:
         for k, wx in self._predictions(weights).items():
             state = self.states[k]._replace(a=self._current_duals(k))
-            self.states[k] = rows.predicted(self.objective, state, wx)
+            self.states[k] = rows.predicted(self.problem, state, wx)
 
     def intercept_derivatives(self, biases: Mapping[int, Sequence[float]]) -> dict[int, np.ndarray]:
         return {
-            k: rows.intercept_derivatives(self.objective, self.states[k], at)
+            k: rows.intercept_derivatives(self.problem, self.states[k], at)
             for k, at in biases.items()
         }
 
@@ -179,9 +179,9 @@ class MemoryDesign(Design):
             self._predict(weights)
         sums = {}
         for k, (bias, residual) in biases_and_residuals.items():
-            self.states[k] = rows.projected(self.objective, self.states[k], residual)
-            sums[k] = rows.gap_sums(self.objective, self.states[k], bias)
-        if not self.objective.intercept:
+            self.states[k] = rows.projected(self.problem, self.states[k], residual)
+            sums[k] = rows.gap_sums(self.problem, self.states[k], bias)
+        if not self.problem.intercept:
             return {k: (pair, None) for k, pair in sums.items()}
         weights_of_duals = self._weights_of(list(sums))
         return {k: (pair, weights_of_duals[k]) for k, pair in sums.items()}
@@ -195,7 +195,7 @@ class MemoryDesign(Design):
         found = {}
         for k, (w, bias) in points.items():
             self.states[k], *sums = rows.tangents(
-                self.objective, self.states[k], w, bias, after_steps
+                self.problem, self.states[k], w, bias, after_steps
             )
             found[k] = Tangents(*sums)
         return found
@@ -205,7 +205,7 @@ class MemoryDesign(Design):
         linearizations = {}
         for k, (w, bias) in points.items():
             self.states[k], linearizations[k] = rows.linearize(
-                self.objective, self.states[k], w, bias
+                self.problem, self.states[k], w, bias
             )
         return linearizations
 
@@ -217,27 +217,27 @@ class MemoryDesign(Design):
         found = {k: self.linearizations[k] for k in problems}
         return {k: (each.gradient, each.hessian) for k, each in found.items()}
 
-    def _newton_system(self, problem: int, is_near: bool) -> NewtonSystem:
+    def _newton_system(self, k: int, is_near: bool) -> NewtonSystem:
         """Return a new Hessian, or once more the last one.
 
         A step with the last one predicts derivatives from the second derivatives that are in it.
         """
-        state = self.states[problem]
-        bends, hessian = self._formed.pop(problem, (None, None))
+        state = self.states[k]
+        bends, hessian = self._formed.pop(k, (None, None))
         if is_near and bends is not None and hessian is not None:
-            gradient = rows.gradient(self.objective, state, state.factors())
-            self.states[problem] = state._replace(hess_pointwise=bends)
+            gradient = rows.gradient(self.problem, state, state.factors())
+            self.states[k] = state._replace(hess_pointwise=bends)
             return gradient, hessian
-        gradient, hessian = rows.newton_system(self.objective, state)
+        gradient, hessian = rows.newton_system(self.problem, state)
         if self.plan.reuses_hessian:
-            self._formed[problem] = state.hess_pointwise, hessian
+            self._formed[k] = state.hess_pointwise, hessian
         return gradient, hessian
 
     def hessians_of(self, features: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-        columns = Features(self.objective)
+        columns = Features(self.problem)
         return {
             k: rows.newton_system(
-                self.objective._replace(rows=columns.rows(chosen), n_weights=chosen.size),
+                self.problem._replace(rows=columns.rows(chosen), n_weights=chosen.size),
                 self.states[k],
             )[1]
             for k, chosen in features.items()
@@ -245,13 +245,13 @@ class MemoryDesign(Design):
 
     def hessian_products(self, vectors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         return {
-            k: rows.hessian_product(self.objective, self.states[k], s) for k, s in vectors.items()
+            k: rows.hessian_product(self.problem, self.states[k], s) for k, s in vectors.items()
         }
 
     def tangent_gaps(self, biases: Mapping[int, float]) -> dict[int, tuple[float, np.ndarray]]:
         states, residual = self.states, rows.tangent_residual
         return self.projected_tangent_gaps(
-            {k: (bias, residual(self.objective, states[k])) for k, bias in biases.items()}
+            {k: (bias, residual(self.problem, states[k])) for k, bias in biases.items()}
         )
 
     def projected_tangent_gaps(
@@ -261,7 +261,7 @@ class MemoryDesign(Design):
         gaps = {}
         for k, (bias, residual) in requests.items():
             self.states[k], gaps[k] = rows.certified_tangents(
-                self.objective, self.states[k], bias, residual
+                self.problem, self.states[k], bias, residual
             )
         weights = self._weights_of(list(gaps))
         return {k: (gap, weights[k]) for k, gap in gaps.items()}
@@ -269,27 +269,27 @@ class MemoryDesign(Design):
     def step_gaps(self, biases: Mapping[int, float]) -> dict[int, float]:
         gaps = {}
         for k, bias in biases.items():
-            self.states[k], gaps[k] = rows.certified_step(self.objective, self.states[k], bias)
+            self.states[k], gaps[k] = rows.certified_step(self.problem, self.states[k], bias)
         return gaps
 
     def apply(self, requests: Mapping[int, RowFunction]) -> dict[int, Any]:
         answers = {}
         for k, request in requests.items():
-            self.states[k], answers[k] = request(self.objective, self.states[k])
+            self.states[k], answers[k] = request(self.problem, self.states[k])
         return answers
 
-    def keep_best(self, problem: int) -> None:
-        state = self.states[problem]
-        self.states[problem] = state._replace(best=state.certified.copy())
+    def keep_best(self, k: int) -> None:
+        state = self.states[k]
+        self.states[k] = state._replace(best=state.certified.copy())
 
     def _predictions(self, weights: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-        return {k: self.objective.predictions(w) for k, w in weights.items()}
+        return {k: self.problem.predictions(w) for k, w in weights.items()}
 
     def _weights_of(self, problems: Sequence[int]) -> dict[int, np.ndarray]:
         """Return the unshrunk weights of the dual variables that are being certified."""
         states = {k: self.states[k] for k in problems}
         return {
-            k: self.objective.weights_of(state.examples_with(state.certified))
+            k: self.problem.weights_of(state.examples_with(state.certified))
             for k, state in states.items()
         }
 
@@ -298,18 +298,18 @@ class LaneDesign(MemoryDesign):
     """Rows in memory, whose products with several vectors are computed together."""
 
     def _predictions(self, weights: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-        lanes = aligned_zeros((self.objective.n_weights, multiclass.LANES))
+        lanes = aligned_zeros((self.problem.n_weights, multiclass.LANES))
         for k, w in weights.items():
             lanes[:, k] = w
-        wx = multiclass.predictions(*self.objective.rows, lanes)
+        wx = multiclass.predictions(*self.problem.rows, lanes)
         return {k: wx[:, k].copy() for k in weights}
 
     def _weights_of(self, problems: Sequence[int]) -> dict[int, np.ndarray]:
-        objective, weight = self.objective, self.states[0].examples["weight"]
+        problem, weight = self.problem, self.states[0].examples["weight"]
         factors = np.zeros((len(weight), multiclass.LANES))
         for k in problems:
-            factors[:, k] = weight * self.states[k].certified / objective.l2
-        v = multiclass.weights_of(*objective.rows, factors, objective.n_weights)
+            factors[:, k] = weight * self.states[k].certified / problem.l2
+        v = multiclass.weights_of(*problem.rows, factors, problem.n_weights)
         return {k: v[:, k].copy() for k in problems}
 
 

@@ -17,11 +17,11 @@ __all__ = ["Features", "working_set"]
 
 
 class Features:
-    """The rows of an objective, of which columns are taken; CSR matrices are converted once."""
+    """The rows of a problem, of which columns are taken; CSR matrices are converted once."""
 
-    def __init__(self, objective: Problem):
-        self._n, self._rows = objective.n_weights, objective.rows
-        self._dense = objective.rows[3] if objective.rows[3].shape[1] else None
+    def __init__(self, problem: Problem):
+        self._n, self._rows = problem.n_weights, problem.rows
+        self._dense = problem.rows[3] if problem.rows[3].shape[1] else None
         self._columns: Any = None
         self._lock = threading.Lock()
 

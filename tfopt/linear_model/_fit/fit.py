@@ -58,7 +58,7 @@ class FitResult:
 
 
 def solve_all(
-    objective: Problem,
+    problem: Problem,
     initial_point: Callable[[int], InitialPoint],
     n_problems: int,
     options: Parameters,
@@ -70,7 +70,7 @@ def solve_all(
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     initial_point : callable
         From the number of a problem to its initial point, which is made when the problem is due:
         those of many classes at once would take more memory than the rows.
@@ -91,12 +91,12 @@ def solve_all(
     rounds = -(-n_problems // (LANES * workers))
     n_groups = min(rounds * workers, n_problems) if plan.together else n_problems
 
-    steps = _steps_of(objective, options, plan)
+    steps = _steps_of(problem, options, plan)
 
     def solve_group(group: Sequence[int]) -> list[SolverResult]:
         first = group[0]
         points = [initial_point(k) for k in group]
-        minimization, design = _minimization(objective, steps, points, options, plan, first)
+        minimization, design = _minimization(problem, steps, points, options, plan, first)
         minimization.run()
         for kept, state in zip(duals[first:], design.states, strict=False):
             kept[:] = state.best
@@ -111,19 +111,17 @@ def solve_all(
     return [result for group in solved for result in group]
 
 
-def _steps_of(
-    objective: Problem, options: Parameters, plan: Plan
-) -> Callable[[MemoryDesign], Steps]:
+def _steps_of(problem: Problem, options: Parameters, plan: Plan) -> Callable[[MemoryDesign], Steps]:
     """Return what makes the method of a plan's steps for a design: of the same rows for all."""
     if plan.steps == DESCENT:
-        features = Features(objective)
-        return lambda design: CoordinateDescent(objective, design, features, options.tol)
+        features = Features(problem)
+        return lambda design: CoordinateDescent(problem, design, features, options.tol)
     method = InteriorPoint if plan.steps == INTERIOR else Newton
-    return lambda design: method(objective, design)
+    return lambda design: method(problem, design)
 
 
 def _minimization(
-    objective: Problem,
+    problem: Problem,
     steps_of: Callable[[MemoryDesign], Steps],
     initial_points: list[InitialPoint],
     options: Parameters,
@@ -137,22 +135,22 @@ def _minimization(
 
     def visits() -> RowVisits | LaneVisits:
         if not begun and plan.together:
-            begun.append(LaneVisits(objective, initial_points, options))
+            begun.append(LaneVisits(problem, initial_points, options))
         elif not begun:
-            begun.append(RowVisits(objective, initial_points[0], options, plan.n_partitions))
+            begun.append(RowVisits(problem, initial_points[0], options, plan.n_partitions))
         return begun[0]
 
-    def duals(problem: int) -> np.ndarray:
-        return visits().duals(problem)
+    def duals(k: int) -> np.ndarray:
+        return visits().duals(k)
 
-    design = (LaneDesign if plan.together else MemoryDesign)(objective, examples, plan, duals)
-    steps, epochs, n = steps_of(design), Epochs(objective, design, visits), len(examples)
+    design = (LaneDesign if plan.together else MemoryDesign)(problem, examples, plan, duals)
+    steps, epochs, n = steps_of(design), Epochs(problem, design, visits), len(examples)
     minimization = Minimization(plan, steps, epochs, design.keep_best, options, n, first)
     for k, initial in enumerate(initial_points):
         if initial.w is None:
             if plan.begins_with_steps:
-                minimization.begin_steps(k, *_newton_start(objective, initial, options, plan))
-        elif plan.begins_with_steps and (plan.steps != INTERIOR or objective.l2 == 0):
+                minimization.begin_steps(k, *_newton_start(problem, initial, options, plan))
+        elif plan.begins_with_steps and (plan.steps != INTERIOR or problem.l2 == 0):
             minimization.begin_steps(k, initial.w, initial.bias)
         elif math.isfinite(plan.step_cost) and plan.steps != DESCENT:
             minimization.begin_steps(k, initial.w, initial.bias, tentatively=True)
@@ -160,11 +158,11 @@ def _minimization(
 
 
 def _newton_start(
-    objective: Problem, initial: InitialPoint, options: Parameters, plan: Plan
+    problem: Problem, initial: InitialPoint, options: Parameters, plan: Plan
 ) -> Point:
     """Return where Newton's method begins: at the minimum for a sample of many rows, or at 0."""
-    zero = np.zeros(objective.n_weights), initial.bias
-    sample = sampled(objective, initial, plan.sample) if plan.sample else None
+    zero = np.zeros(problem.n_weights), initial.bias
+    sample = sampled(problem, initial, plan.sample) if plan.sample else None
     if sample is None:
         return zero
     options = options._replace(tol=SAMPLE_TOL, max_iter=SAMPLE_STEPS, polish=False, report=None)
@@ -193,7 +191,7 @@ class Epochs:
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
         Its rows are not used.
     design : Design
     visits : callable
@@ -205,8 +203,8 @@ class Epochs:
         How many epochs there were.
     """
 
-    def __init__(self, objective: Problem, design: Design, visits: Callable[[], Visits]) -> None:
-        self.objective, self.design, self.visits, self.number = objective, design, visits, 0
+    def __init__(self, problem: Problem, design: Design, visits: Callable[[], Visits]) -> None:
+        self.problem, self.design, self.visits, self.number = problem, design, visits, 0
 
     def run(self, problems: Sequence[int]) -> Mapping[int, float]:
         """Visit the examples once, and return estimates of the problems' gaps."""
@@ -220,7 +218,7 @@ class Epochs:
         if not problems:
             return {}
         points = self.visits().points(problems)
-        return certify(self.objective, self.design, points, estimates)
+        return certify(self.problem, self.design, points, estimates)
 
 
 class Minimization:
@@ -272,17 +270,15 @@ class Minimization:
         assert self._epochs is not None
         return self._epochs
 
-    def begin_steps(
-        self, problem: int, w: np.ndarray, bias: float, *, tentatively: bool = False
-    ) -> None:
+    def begin_steps(self, k: int, w: np.ndarray, bias: float, *, tentatively: bool = False) -> None:
         """Make the next iteration of a problem a step, from a point.
 
         Tentatively: unless its gap, or losses that overflow, say that epochs are the better choice.
         """
-        monitor = self.monitors[problem]
+        monitor = self.monitors[k]
         monitor.is_tentative, monitor.wants_steps = tentatively, not tentatively
         if not (tentatively and self.plan.steps == INTERIOR):  # that begins with the duals
-            self.steps.start(problem, w, bias)
+            self.steps.start(k, w, bias)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # that is far from the minimum
     def run(self, after: Callable[[int], None] | None = None) -> None:
@@ -350,13 +346,13 @@ class Minimization:
             if not self.monitors[k].is_done and self.monitors[k].wants_steps:
                 self.steps.start(k, point.w, point.bias)
 
-    def _certified(self, problem: int, point: Certificate) -> None:
-        self.monitors[problem].update_step(point)
-        self._keep_best(problem, point)
+    def _certified(self, k: int, point: Certificate) -> None:
+        self.monitors[k].update_step(point)
+        self._keep_best(k, point)
 
-    def _keep_best(self, problem: int, point: Certificate) -> None:
-        if self.monitors[problem].best is point:
-            self.keep_best(problem)
+    def _keep_best(self, k: int, point: Certificate) -> None:
+        if self.monitors[k].best is point:
+            self.keep_best(k)
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

@@ -31,15 +31,15 @@ class PenaltyRows:
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     w : ndarray, shape (n_weights,)
     mu : float
         What all products are.
     """
 
-    def __init__(self, objective: Problem, w: np.ndarray, mu: float) -> None:
+    def __init__(self, problem: Problem, w: np.ndarray, mu: float) -> None:
         one = np.ones_like(w)
-        self.fields = centred(objective.penalties.up, -w, -one, one, mu)
+        self.fields = centred(problem.penalties.up, -w, -one, one, mu)
 
     def numbers(self) -> Centred:
         """Return what they add to those of the other rows."""
@@ -102,28 +102,28 @@ class End:
     bias: float
     share: float
 
-    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, Certificate]:
-        found = [self._certified(objective, state, w) for w in self.points]
+    def __call__(self, problem: Problem, state: RowState) -> tuple[RowState, Certificate]:
+        found = [self._certified(problem, state, w) for w in self.points]
         most = MORE * found[-1][1].gap
         return next((each for each in found if each[1].gap <= most), found[-1])
 
     def _certified(
-        self, objective: Problem, state: RowState, w: np.ndarray
+        self, problem: Problem, state: RowState, w: np.ndarray
     ) -> tuple[RowState, Certificate]:
-        state, residual = Candidate(w, self.share)(objective, state)
+        state, residual = Candidate(w, self.share)(problem, state)
         bias = self.bias
-        if objective.intercept:
-            kinks, rises, falls = predicted(objective, state, state.wx).kinks
+        if problem.intercept:
+            kinks, rises, falls = predicted(problem, state, state.wx).kinks
             bias = float(kinks[np.argmax(rises[1:] + falls[1:] >= falls[-1])])  # the best for w
-            state = projected(objective, state, residual)
+            state = projected(problem, state, residual)
         examples, best = state.examples_with(state.certified), None
-        x_duals = objective._replace(l2=1.0).weights_of(examples)
-        for apart, scale in scaled_gaps(objective, w, x_duals):
+        x_duals = problem._replace(l2=1.0).weights_of(examples)
+        for apart, scale in scaled_gaps(problem, w, x_duals):
             a = scale * state.certified
-            losses, gap = objective.gaps(examples, a, state.wx, bias)
+            losses, gap = problem.gaps(examples, a, state.wx, bias)
             if best is None or gap + apart < best[1]:
                 best = losses, gap + apart, a
         assert best is not None
         losses, gap, certified = best
-        point = w, bias, losses + objective.penalty(w)
+        point = w, bias, losses + problem.penalty(w)
         return state._replace(certified=certified), Certificate(*point, max(gap, 0.0))

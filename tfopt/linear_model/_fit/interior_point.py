@@ -104,10 +104,10 @@ class _Iterate:
     def point(self) -> Point:
         return self.u[:-1].copy(), float(self.u[-1])
 
-    def certificate(self, objective: Problem) -> Certificate:
+    def certificate(self, problem: Problem) -> Certificate:
         """Return a certificate whose numbers are estimates."""
         w, bias = self.point
-        penalty = objective.l2 / 2 * weighted_sum(w, w)
+        penalty = problem.l2 / 2 * weighted_sum(w, w)
         return Certificate(w, bias, max(self.losses, 0.0) + penalty, max(self.gap_estimate, 0.0))
 
     @property
@@ -124,7 +124,7 @@ class InteriorPoint(Steps):
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
         Its rows are not used.
     design : Design
 
@@ -134,8 +134,8 @@ class InteriorPoint(Steps):
         Of the problems that are being solved.
     """
 
-    def __init__(self, objective: Problem, design: Design) -> None:
-        self.objective, self.design = objective, design
+    def __init__(self, problem: Problem, design: Design) -> None:
+        self.problem, self.design = problem, design
         self.iterates: dict[int, _Iterate] = {}
         self._penalties: dict[int, PenaltyRows] = {}
         self._whole: set[int] = set()
@@ -149,9 +149,9 @@ class InteriorPoint(Steps):
         """The problems that are being solved, or about to be."""
         return {**self._starts, **self.iterates}.keys()
 
-    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+    def start(self, k: int, w: np.ndarray, bias: float) -> None:
         """Begin at a point, with the next step."""
-        self._starts[problem] = w, bias
+        self._starts[k] = w, bias
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
@@ -216,13 +216,13 @@ class InteriorPoint(Steps):
     ) -> None:
         """Begin at points, given the answers of `Begin` there, with what the requests set."""
         for k, found in self.design.apply(requests).items():
-            (w, bias), (total, distance), l2 = points[k], begun[k].tolist(), self.objective.l2
-            if self.objective.l1 > 0:
-                self._penalties[k] = PenaltyRows(self.objective, w, requests[k].mu)
+            (w, bias), (total, distance), l2 = points[k], begun[k].tolist(), self.problem.l2
+            if self.problem.l1 > 0:
+                self._penalties[k] = PenaltyRows(self.problem, w, requests[k].mu)
                 found = found + self._penalties[k].numbers()
             violation = found.sums[:-1] - l2 * w
             quadratic = float(np.square(violation).sum()) / (2 * l2) if l2 else FAR * found.losses
-            off = abs(float(found.sums[-1])) if self.objective.intercept else 0.0
+            off = abs(float(found.sums[-1])) if self.problem.intercept else 0.0
             self.iterates[k] = _Iterate(
                 *(np.append(w, bias), 0.0, found.total, found.products, found.losses),
                 *(quadratic, off * distance / total, found.far),
@@ -260,7 +260,7 @@ class InteriorPoint(Steps):
         The rows take it with the next request.
         """
         self._choose_rows()
-        steps = self._steps_at_once() if Step.applies(self.objective) else self._steps_in_rounds()
+        steps = self._steps_at_once() if Step.applies(self.problem) else self._steps_in_rounds()
         for each in self.iterates.values():
             each.share = 0.0
         return [k for k in self.iterates if steps.get(k) is None or not self._moved(k, *steps[k])]
@@ -275,16 +275,16 @@ class InteriorPoint(Steps):
 
     def _steps_in_rounds(self) -> dict[int, Any]:
         """Return steps with their ratios and sums, by three requests."""
-        objective = self.objective
+        problem = self.problem
         systems = self.design.apply({k: System(each.share) for k, each in self.iterates.items()})
         factors, predictors = {}, {}
         for k, (matrix, pull) in systems.items():
             u = self.iterates[k].u
-            right = pull + self.iterates[k].far - np.append(objective.l2 * u[:-1], 0.0)
-            matrix[np.diag_indices(len(u) - 1)] += objective.l2
+            right = pull + self.iterates[k].far - np.append(problem.l2 * u[:-1], 0.0)
+            matrix[np.diag_indices(len(u) - 1)] += problem.l2
             if k in self._penalties:
                 self._penalties[k].add_system(self.iterates[k].share, matrix, right)
-            if not objective.intercept:
+            if not problem.intercept:
                 matrix[-1] = matrix[:, -1] = right[-1] = 0.0
                 matrix[-1, -1] = 1.0
             solved = second_order.solve(matrix, right, least_pivot=0.0)
@@ -301,7 +301,7 @@ class InteriorPoint(Steps):
             reached = (products + share * (first + share * second)) / products
             target = reached**3 * products / (2 * total)
             right = target * pulls[0] + pulls[1]
-            if not objective.intercept:
+            if not problem.intercept:
                 right[-1] = 0.0
             second_order.solve(factors[k], right, is_factor=True)
             correctors[k] = Corrector(predictors[k] + right, target)
@@ -312,9 +312,9 @@ class InteriorPoint(Steps):
             found[k] = correctors[k].step, ratio.value, sums
         return found
 
-    def _moved(self, problem: int, step: np.ndarray, ratio: float, sums: np.ndarray) -> bool:
+    def _moved(self, k: int, step: np.ndarray, ratio: float, sums: np.ndarray) -> bool:
         """Take a step of the weights; return whether it goes anywhere."""
-        iterate = self.iterates[problem]
+        iterate = self.iterates[k]
         first, second, slope = sums.tolist()
         slope -= weighted_sum(iterate.far, step)
         share = NEARLY / max(ratio, NEARLY)
@@ -324,7 +324,7 @@ class InteriorPoint(Steps):
         if not (share > SHORTEST and math.isfinite(products + losses) and np.isfinite(u).all()):
             return False
         is_whole = iterate.left <= SHORTEST and share == 1  # from a feasible point
-        is_near = iterate.certificate(self.objective).relative_gap <= NEAR
+        is_near = iterate.certificate(self.problem).relative_gap <= NEAR
         if is_whole and is_near and products > STALLED * iterate.products:
             return False  # to no avail; farther away, it may just have centred
         iterate.u, iterate.share, iterate.products, iterate.losses = u, share, products, losses
@@ -333,50 +333,50 @@ class InteriorPoint(Steps):
 
     def estimates(self) -> dict[int, Certificate]:
         """Return certificates of all problems, whose numbers are estimates."""
-        return {k: each.certificate(self.objective) for k, each in self.iterates.items()}
+        return {k: each.certificate(self.problem) for k, each in self.iterates.items()}
 
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
         """Compute the duality gaps of the points."""
         if not problems:
             return {}
-        objective, certificates = self.objective, {}
+        problem, certificates = self.problem, {}
         points = {k: self.iterates[k].point for k in problems}
-        if objective.l1 > 0:
+        if problem.l1 > 0:
             numbers = {k: (self.iterates[k].share, self.iterates[k].losses) for k in problems}
             ends = {k: self._penalties[k].end(*points[k], *numbers[k]) for k in problems}
             return self.design.apply(ends)
         answers = self.design.apply(
             {k: Candidate(w, self.iterates[k].share) for k, (w, _) in points.items()}
         )
-        residuals = answers if objective.intercept else dict.fromkeys(problems)
+        residuals = answers if problem.intercept else dict.fromkeys(problems)
         sums = self.design.gaps({k: (bias, residuals[k]) for k, (_, bias) in points.items()})
         for k, point in points.items():
             pair, projected = sums[k]
-            v = answers[k][:-1] / objective.l2 if projected is None else projected
-            certificates[k] = assemble(objective, *point, v, *pair)
+            v = answers[k][:-1] / problem.l2 if projected is None else projected
+            certificates[k] = assemble(problem, *point, v, *pair)
         return certificates
 
-    def stalls(self, problem: int, point: Certificate) -> bool:
+    def stalls(self, k: int, point: Certificate) -> bool:
         """Note a certificate; return whether its gap is hardly below the last."""
-        iterate = self.iterates[problem]
+        iterate = self.iterates[k]
         last, iterate.gap = iterate.gap, point.gap
         iterate.is_doubted = True
         return point.gap > STALLED * last
 
-    def restarts(self, problem: int) -> bool:
+    def restarts(self, k: int) -> bool:
         """Begin anew from the weights 0 with all rows; return False if that was done before."""
-        if not self._leaves_out or problem in self._whole:
+        if not self._leaves_out or k in self._whole:
             return False
-        point = self.iterates[problem].point
-        self._whole.add(problem)
-        self.end(problem)
-        self.begin({problem: _nowhere(point)}, {})
+        point = self.iterates[k].point
+        self._whole.add(k)
+        self.end(k)
+        self.begin({k: _nowhere(point)}, {})
         return True
 
-    def end(self, problem: int) -> None:
+    def end(self, k: int) -> None:
         """Take no more steps of a problem."""
-        self._starts.pop(problem, None)
-        self.iterates.pop(problem, None)
+        self._starts.pop(k, None)
+        self.iterates.pop(k, None)
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

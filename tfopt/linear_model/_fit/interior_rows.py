@@ -1,6 +1,6 @@
 """The interior-point method's computations with the rows of one problem.
 
-Each request is a function of the objective and the state of rows; the answers of blocks add up.
+Each request is a function of the problem and the state of rows; the answers of blocks add up.
 """
 
 from __future__ import annotations
@@ -54,31 +54,31 @@ def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
     return np.concatenate([first, *others]) if others else first
 
 
-def _repeated(objective: Problem, values: np.ndarray) -> np.ndarray:
+def _repeated(problem: Problem, values: np.ndarray) -> np.ndarray:
     """Return values of rows for the corners of these: those of the first ones come first."""
-    n_corners = len(objective.phi.corners(_NOTHING))
+    n_corners = len(problem.phi.corners(_NOTHING))
     return np.tile(values, n_corners) if n_corners > 1 else values
 
 
-def _summed(objective: Problem, values: np.ndarray) -> np.ndarray:
+def _summed(problem: Problem, values: np.ndarray) -> np.ndarray:
     """Return the sums of the corners of each row."""
-    n_corners = len(objective.phi.corners(_NOTHING))
+    n_corners = len(problem.phi.corners(_NOTHING))
     sums: np.ndarray = values
     if n_corners > 1:
         sums = np.add.reduce(values.reshape(*values.shape[:-1], n_corners, -1), axis=-2)
     return sums
 
 
-def _sums(objective: Problem, factors: np.ndarray) -> np.ndarray:
+def _sums(problem: Problem, factors: np.ndarray) -> np.ndarray:
     """Return X^T of numbers, with their sum as the last."""
-    constant = np.zeros(objective.n_weights + 1)
+    constant = np.zeros(problem.n_weights + 1)
     constant[-1] = 1.0
-    return hessian_products.product(*objective.rows, factors, constant, objective.threads)
+    return hessian_products.product(*problem.rows, factors, constant, problem.threads)
 
 
-def _near(objective: Problem, state: RowState) -> Problem:
-    """Return the objective with the rows that are computed with."""
-    return objective if state.near is None else objective._replace(rows=state.near.rows)
+def _near(problem: Problem, state: RowState) -> Problem:
+    """Return the problem with the rows that are computed with."""
+    return problem if state.near is None else problem._replace(rows=state.near.rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,17 +94,17 @@ class Begin:
     w: np.ndarray
     bias: float
 
-    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, np.ndarray]:
-        state = state._replace(wx=objective.predictions(self.w))
-        weight = _repeated(objective, state.examples["weight"])
-        distance = np.abs(_residuals(objective, state, self.bias))
+    def __call__(self, problem: Problem, state: RowState) -> tuple[RowState, np.ndarray]:
+        state = state._replace(wx=problem.predictions(self.w))
+        weight = _repeated(problem, state.examples["weight"])
+        distance = np.abs(_residuals(problem, state, self.bias))
         return state, np.array([weight.sum(), weighted_sum(weight, distance)])
 
 
-def _residuals(objective: Problem, state: RowState, bias: float) -> np.ndarray:
+def _residuals(problem: Problem, state: RowState, bias: float) -> np.ndarray:
     """Return place - z of each corner, at the predictions of `Begin`."""
-    places = _joined(corner.place for corner in objective.phi.corners(state.examples["y"]))
-    residuals: np.ndarray = places - _repeated(objective, state.wx) - bias
+    places = _joined(corner.place for corner in problem.phi.corners(state.examples["y"]))
+    residuals: np.ndarray = places - _repeated(problem, state.wx) - bias
     return residuals
 
 
@@ -119,18 +119,18 @@ class Centre:
     bias: float
     is_near: bool = False
 
-    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, Centred]:
-        corners = objective.phi.corners(state.examples["y"])
+    def __call__(self, problem: Problem, state: RowState) -> tuple[RowState, Centred]:
+        corners = problem.phi.corners(state.examples["y"])
         low, high = (_joined(corner[end] for corner in corners) for end in (1, 2))
-        weight = _repeated(objective, state.examples["weight"])
-        residual = _residuals(objective, state, self.bias)
+        weight = _repeated(problem, state.examples["weight"])
+        residual = _residuals(problem, state, self.bias)
         fields = centred(weight, residual, low, high, self.mu)
         if self.is_near:
-            duals = _repeated(objective, state.certified)
+            duals = _repeated(problem, state.certified)
             fields = kept(fields, residual, low, high, self.mu, duals)
         seen = state.wx + self.bias
         state = state._replace(interior=fields, near=None, seen=seen, reach=0.0)
-        return state, _centre_of(objective, state)
+        return state, _centre_of(problem, state)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,11 +156,11 @@ class Choose:
     share: float
     shortened: float
 
-    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, Centred]:
+    def __call__(self, problem: Problem, state: RowState) -> tuple[RowState, Centred]:
         examples, last = state.examples, state
         weight, y, n_rows = examples["weight"], examples["y"], len(examples)
-        (_, low, high), z = objective.phi.corners(y)[0], state.wx + self.bias
-        residual = _residuals(objective, state, self.bias)
+        (_, low, high), z = problem.phi.corners(y)[0], state.wx + self.bias
+        residual = _residuals(problem, state, self.bias)
         counts, moved = weight > 0, np.abs(z - state.seen)
         reach = 0.0
         if self.shortened > 0:
@@ -169,22 +169,22 @@ class Choose:
         if reach > 0 and 0 < is_near.sum() <= n_rows // 2:
             at, duals = np.flatnonzero(is_near), np.zeros(n_rows)
             far = counts & ~is_near
-            duals[far] = -objective.phi.gradient(z[far], y[far])
-            losses = weighted_sum(weight[far], objective.phi.value(z[far], y[far]))
-            far_sums = _sums(objective, weight * duals)
-            near = Near(at, rows_at(objective, at), duals, far_sums, losses)
+            duals[far] = -problem.phi.gradient(z[far], y[far])
+            losses = weighted_sum(weight[far], problem.phi.value(z[far], y[far]))
+            far_sums = _sums(problem, weight * duals)
+            near = Near(at, rows_at(problem, at), duals, far_sums, losses)
         else:
             at = np.arange(n_rows)
         fields = centred(weight[at], residual[at], low[at], high[at], self.mu)
         _keep(fields, at, last, self.share)
         state = state._replace(interior=fields, near=near, seen=z, reach=reach)
-        return state, _centre_of(objective, state)
+        return state, _centre_of(problem, state)
 
 
-def _centre_of(objective: Problem, state: RowState) -> Centred:
+def _centre_of(problem: Problem, state: RowState) -> Centred:
     """Return the numbers of the rows that are computed with, and of others."""
     weight, dual, upper, lower, above, below = state.interior[: len(_VARIABLES)]
-    sums = _sums(_near(objective, state), _summed(objective, weight * dual))
+    sums = _sums(_near(problem, state), _summed(problem, weight * dual))
     losses = weighted_sum(weight, (dual + upper) * above - (dual - lower) * below)
     far = np.zeros_like(sums)
     if state.near is not None:
@@ -237,14 +237,14 @@ class System:
     share: float
 
     def __call__(
-        self, objective: Problem, state: RowState
+        self, problem: Problem, state: RowState
     ) -> tuple[RowState, tuple[np.ndarray, np.ndarray]]:
         fields = state.interior.copy()
-        each = interior_point.advance(fields, self.share, objective.threads)
-        curvatures, pulls = _summed(objective, each)
+        each = interior_point.advance(fields, self.share, problem.threads)
+        curvatures, pulls = _summed(problem, each)
         right, matrix = second_order.newton_system(
-            *_near(objective, state).rows,
-            *(pulls, curvatures, objective.n_weights, objective.threads),
+            *_near(problem, state).rows,
+            *(pulls, curvatures, problem.n_weights, problem.threads),
         )
         return state._replace(interior=fields), (matrix, right)
 
@@ -260,14 +260,14 @@ class Predictor:
     step: np.ndarray
 
     def __call__(
-        self, objective: Problem, state: RowState
+        self, problem: Problem, state: RowState
     ) -> tuple[RowState, tuple[Largest, np.ndarray, np.ndarray, np.ndarray]]:
-        objective = _near(objective, state)
-        fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
+        problem = _near(problem, state)
+        fields, changes = state.interior.copy(), problem.predictions(self.step[:-1])
         pulls, (ratio, *sums) = interior_point.predict(
-            fields, _repeated(objective, changes), float(self.step[-1]), objective.threads
+            fields, _repeated(problem, changes), float(self.step[-1]), problem.threads
         )
-        centring, products = (_sums(objective, each) for each in _summed(objective, pulls))
+        centring, products = (_sums(problem, each) for each in _summed(problem, pulls))
         answer = Largest(float(ratio)), np.array(sums), centring, products
         return state._replace(interior=fields), answer
 
@@ -280,13 +280,13 @@ class Corrector:
     target: float
 
     def __call__(
-        self, objective: Problem, state: RowState
+        self, problem: Problem, state: RowState
     ) -> tuple[RowState, tuple[Largest, np.ndarray]]:
-        objective = _near(objective, state)
-        fields, changes = state.interior.copy(), objective.predictions(self.step[:-1])
-        changes = _repeated(objective, changes)
+        problem = _near(problem, state)
+        fields, changes = state.interior.copy(), problem.predictions(self.step[:-1])
+        changes = _repeated(problem, changes)
         ratio, *sums = interior_point.correct(
-            fields, changes, float(self.step[-1]), self.target, objective.threads
+            fields, changes, float(self.step[-1]), self.target, problem.threads
         )
         return state._replace(interior=fields), (Largest(float(ratio)), np.array(sums))
 
@@ -311,17 +311,17 @@ class Step:
     total: float
 
     @staticmethod
-    def applies(objective: Problem) -> bool:
-        """Whether the objective's rows, if it has any, are few and dense."""
-        data, _, _, dense = objective.rows
-        return objective.l1 == 0 and data.size == 0 and 0 < dense.size <= FEW
+    def applies(problem: Problem) -> bool:
+        """Whether the problem's rows, if it has any, are few and dense."""
+        data, _, _, dense = problem.rows
+        return problem.l1 == 0 and data.size == 0 and 0 < dense.size <= FEW
 
     def __call__(
-        self, objective: Problem, state: RowState
+        self, problem: Problem, state: RowState
     ) -> tuple[RowState, tuple[np.ndarray, float, np.ndarray] | None]:
-        X, step = objective.rows[3].astype(np.float64, copy=False), self.u.copy()
+        X, step = problem.rows[3].astype(np.float64, copy=False), self.u.copy()
         numbers = interior_point.step(
-            *(X, state.interior, step, objective.l2, objective.intercept),
+            *(X, state.interior, step, problem.l2, problem.intercept),
             *(self.share, self.products, self.total),
         )
         return state, None if numbers is None else (step, float(numbers[0]), numbers[1:])
@@ -338,19 +338,19 @@ class Candidate:
     w: np.ndarray
     share: float
 
-    def __call__(self, objective: Problem, state: RowState) -> tuple[RowState, Any]:
+    def __call__(self, problem: Problem, state: RowState) -> tuple[RowState, Any]:
         examples, fields = state.examples, state.interior
         dual = fields[FIELD["dual"]] + self.share * fields[FIELD["dual_step"]]
-        dual, weight = _summed(objective, dual), examples["weight"]
+        dual, weight = _summed(problem, dual), examples["weight"]
         if state.near is not None:
             others = state.near.duals.copy()
             others[state.near.at] = dual
             dual = others
-        inside = objective.phi.clip_duals(dual, examples["y"])
+        inside = problem.phi.clip_duals(dual, examples["y"])
         state = state._replace(
-            wx=objective.predictions(self.w),
+            wx=problem.predictions(self.w),
             certified=np.where(weight > 0, inside, state.a),
         )
-        if objective.intercept:
-            return state, dual_residual(objective, state)
-        return state, _sums(objective, weight * state.certified)
+        if problem.intercept:
+            return state, dual_residual(problem, state)
+        return state, _sums(problem, weight * state.certified)

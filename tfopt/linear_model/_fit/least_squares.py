@@ -61,11 +61,11 @@ class Moments(NamedTuple):
     total: float
 
     @classmethod
-    def of(cls, objective: Problem, examples: np.ndarray, bias: float) -> Moments:
+    def of(cls, problem: Problem, examples: np.ndarray, bias: float) -> Moments:
         """Return the moments of rows at the weights 0 and an intercept."""
-        state, w = RowState.initial(examples), np.zeros(objective.n_weights)
-        state, losses, _ = rows.tangents(objective, state, w, bias, False)
-        gradient, hessian = rows.newton_system(objective, state)
+        state, w = RowState.initial(examples), np.zeros(problem.n_weights)
+        state, losses, _ = rows.tangents(problem, state, w, bias, False)
+        gradient, hessian = rows.newton_system(problem, state)
         norms = np.sqrt(np.diagonal(hessian)[:-1])
         return cls(losses, gradient, hessian, norms, len(examples), losses)
 
@@ -83,29 +83,29 @@ class LeastSquares:
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
         Its penalties are not used, and its rows only where rounding is too much for the moments.
     initial : InitialPoint
     plan : Plan
     moments : Moments, optional
-        At the initial intercept, if they are known; the objective has no rows then.
+        At the initial intercept, if they are known; the problem has no rows then.
     """
 
     def __init__(
         self,
-        objective: Problem,
+        problem: Problem,
         initial: InitialPoint,
         plan: Plan,
         moments: Moments | None = None,
     ) -> None:
-        self.objective, self.plan, self.number = objective, plan, 0
+        self.problem, self.plan, self.number = problem, plan, 0
         self._initial, self._has_rows = initial, moments is None
         if moments is None:
-            moments = Moments.of(objective, initial.examples(), initial.bias)
+            moments = Moments.of(problem, initial.examples(), initial.bias)
         self.moments = moments
         self._norms, self._n_rows = moments.norms, moments.n_rows
         self._matrix, self._column, self._share = without_intercept(
-            moments.hessian, objective.intercept
+            moments.hessian, problem.intercept
         )
         self._curvatures, self._penalized = np.diagonal(self._matrix).copy(), self._matrix.copy()
         self._factors: dict[float, np.ndarray] = {}
@@ -113,7 +113,7 @@ class LeastSquares:
 
     def _begin(self) -> None:
         """Begin at the weights 0."""
-        moments, zero = self.moments, np.zeros(self.objective.n_weights)
+        moments, zero = self.moments, np.zeros(self.problem.n_weights)
         self._size, self._is_centred = math.sqrt(2 * moments.total), False
         self._move(zero, self._initial.bias, moments.losses, moments.gradient)
         self._w, self._slopes, self._value = zero, self._gradient, self._least
@@ -132,9 +132,9 @@ class LeastSquares:
         initial = InitialPoint(
             y, weight, self._initial.curvature, np.zeros(len(y)), self._initial.bias
         )
-        objective = self.objective._replace(rows=held)
-        part = Moments.of(objective, initial.examples(), initial.bias)
-        return LeastSquares(self.objective, self._initial, self.plan, self.moments.without(part))
+        problem = self.problem._replace(rows=held)
+        part = Moments.of(problem, initial.examples(), initial.bias)
+        return LeastSquares(self.problem, self._initial, self.plan, self.moments.without(part))
 
     def _move(self, w: np.ndarray, bias: float, losses: float, gradient: np.ndarray) -> None:
         """Have the model around a point, with the best intercept for it."""
@@ -148,12 +148,12 @@ class LeastSquares:
 
         None: rounding is too much for the tolerance.
         """
-        objective = self.objective._replace(l1=l1, l2=l2)
+        problem = self.problem._replace(l1=l1, l2=l2)
         monitor = ConvergenceMonitor(options, self.plan, self.number)
         for _ in range(CENTRES):
-            point = self._minimum(objective, options.tol)
+            point = self._minimum(problem, options.tol)
             if point is not None and not point.relative_gap <= options.tol:
-                point = self._centred(objective, point)
+                point = self._centred(problem, point)
             if point is None:
                 return None
             if point.relative_gap <= options.tol:
@@ -161,9 +161,9 @@ class LeastSquares:
                 return monitor.result()
         return None
 
-    def _minimum(self, objective: Problem, tol: float) -> Certificate | None:
+    def _minimum(self, problem: Problem, tol: float) -> Certificate | None:
         """Return about the minimum of the model."""
-        A, l1, l2 = self._penalized, objective.l1, objective.l2
+        A, l1, l2 = self._penalized, problem.l1, problem.l2
         np.einsum("ii->i", A)[:] = self._curvatures + l2
         precision, point = PRECISION * tol * tol, None
         for _ in range(ROUNDS):
@@ -178,14 +178,14 @@ class LeastSquares:
                     self._factors[l2] = factor
                 w -= left
             else:
-                minimize_model(A, left, w, objective.penalties, precision * self._value)
-            point = self._certificate(objective, w)
+                minimize_model(A, left, w, problem.penalties, precision * self._value)
+            point = self._certificate(problem, w)
             if point.relative_gap <= tol:
                 break
             precision *= MORE_PRECISE
         return point
 
-    def _certificate(self, objective: Problem, w: np.ndarray) -> Certificate:
+    def _certificate(self, problem: Problem, w: np.ndarray) -> Certificate:
         """Go to weights, and return a bound of their gap, without a pass over the rows.
 
         The dual variables are minus the residuals, whose sum is 0, or a multiple of these. Bounds
@@ -199,35 +199,35 @@ class LeastSquares:
         losses = max(self._least + weighted_sum(step, self._gradient + slopes) / 2, 0.0)
         size = self._size + weighted_sum(np.abs(step), self._norms)
         error = 0.0 if self._is_centred and not moved.size else ROUNDING * self._n_rows * size
-        apart, scale = scaled_gap(objective, w, losses, -slopes, error * self._norms)
+        apart, scale = scaled_gap(problem, w, losses, -slopes, error * self._norms)
         gap = max(apart + (1 - scale) ** 2 * losses, 0.0) + 2 * error * size
         bias = self._bias - self._share * weighted_sum(self._column, step)
-        self._w, self._slopes, self._value = w, slopes, losses + objective.penalty(w)
+        self._w, self._slopes, self._value = w, slopes, losses + problem.penalty(w)
         return Certificate(w, bias, self._value, gap)
 
-    def _centred(self, objective: Problem, point: Certificate) -> Certificate | None:
+    def _centred(self, problem: Problem, point: Certificate) -> Certificate | None:
         """Have the model around a point, and return its certificate; None without rows."""
         if not self._has_rows:
             return None
         state = RowState.initial(self._initial.examples())
-        state, losses, _ = rows.tangents(objective, state, point.w, point.bias, False)
-        gradient = rows.gradient(objective, state, state.factors())
+        state, losses, _ = rows.tangents(problem, state, point.w, point.bias, False)
+        gradient = rows.gradient(problem, state, state.factors())
         self._move(point.w, point.bias, losses, gradient)
         self._size, self._is_centred = math.sqrt(2 * losses), True
-        return self._certificate(objective, point.w)
+        return self._certificate(problem, point.w)
 
 
 def paths_of_targets(
-    objective: Problem, points: Sequence[InitialPoint], plan: Plan
+    problem: Problem, points: Sequence[InitialPoint], plan: Plan
 ) -> list[LeastSquares]:
     """Return the paths of several targets of the same rows, for one Gram matrix."""
-    paths = [LeastSquares(objective, points[0], plan)]
+    paths = [LeastSquares(problem, points[0], plan)]
     if len(points) == 1:
         return paths
     apart = np.array([point.bias - point.y for point in points[1:]])
     slopes = points[0].weight * apart
-    gradients = np.empty((len(slopes), objective.n_weights + 1))
-    gradients[:, :-1] = lane_sums(objective.rows, slopes, objective.n_weights)
+    gradients = np.empty((len(slopes), problem.n_weights + 1))
+    gradients[:, :-1] = lane_sums(problem.rows, slopes, problem.n_weights)
     gradients[:, -1] = np.add.reduce(slopes, axis=1)
     losses = np.add.reduce(slopes * apart, axis=1) / 2
     for point, each, gradient in zip(points[1:], losses.tolist(), gradients, strict=True):
@@ -236,13 +236,13 @@ def paths_of_targets(
 
 
 def residuals(
-    objective: Problem, points: Sequence[InitialPoint], found: Sequence[Certificate]
+    problem: Problem, points: Sequence[InitialPoint], found: Sequence[Certificate]
 ) -> np.ndarray:
     """Return the dual variables without l1: the residuals, of sum 0 if there is an intercept."""
-    duals = -lane_predictions(objective.rows, np.array([each.w for each in found]))
+    duals = -lane_predictions(problem.rows, np.array([each.w for each in found]))
     for a, point, each in zip(duals, points, found, strict=True):
         a += point.y - each.bias
-        if objective.intercept:
+        if problem.intercept:
             a -= weighted_sum(point.weight, a) / point.weight.sum()
         a[point.weight == 0] = 0.0
     return duals

@@ -104,7 +104,7 @@ class MultinomialSteps(Steps):
     def active(self) -> Collection[int]:
         return () if self._place is None else (0,)
 
-    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+    def start(self, k: int, w: np.ndarray, bias: float) -> None:
         """Begin at weights with the intercepts as their last column."""
         self._place = _Place.at(self.problem, w, self.problem.scores(w))
 
@@ -138,10 +138,10 @@ class MultinomialSteps(Steps):
         self._place = moved
         return []
 
-    def end(self, problem: int) -> None:
+    def end(self, k: int) -> None:
         self._place = None
 
-    def keep_best(self, problem: int) -> None:
+    def keep_best(self, k: int) -> None:
         """Keep the dual variables of the last certificate."""
         self.duals = -self._q
         self.duals[self.problem.codes, np.arange(self._q.shape[1])] += 1.0

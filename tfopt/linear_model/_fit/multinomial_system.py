@@ -100,8 +100,8 @@ class Multinomial(NamedTuple):
         return np.bincount(self.codes, self.weight, minlength=self.n_classes)
 
     @property
-    def objective(self) -> Problem:
-        """The objective of a class against the rest."""
+    def of_a_class(self) -> Problem:
+        """The problem of a class against the rest."""
         logistic, l1 = LOSSES["logistic"], 0.0
         return Problem(
             self.rows, self.n_features, logistic, l1, self.l2, self.intercept, self.threads
@@ -110,8 +110,8 @@ class Multinomial(NamedTuple):
 
 def is_small(problem: Multinomial, most: float = math.inf) -> bool:
     """Whether to form the whole Hessian: if it is no more work than conjugate gradients."""
-    objective, n = problem.objective, problem.n_classes
-    block, product = hessian_work(objective), product_work(objective)
+    binary, n = problem.of_a_class, problem.n_classes
+    block, product = hessian_work(binary), product_work(binary)
     whole = n * (n + 1) / 2 * block + FACTOR * float(n * (problem.n_features + 1)) ** 3 / 6
     return whole <= min(n * (block + 2 * PRODUCTS * product) + BETWEEN, most)
 
@@ -185,15 +185,15 @@ def whole_hessian(problem: Multinomial, p: np.ndarray) -> np.ndarray:
 
 def block_solver(problem: Multinomial, p: np.ndarray) -> Precondition | None:
     """Return a function that solves the systems of each class; None if the diagonal does better."""
-    objective = problem.objective
-    if hessian_work(objective) > SAVED * product_work(objective):
+    binary = problem.of_a_class
+    if hessian_work(binary) > SAVED * product_work(binary):
         return None
     if (p == p[:, :1]).all():  # at the weights 0 one serves all
         block = _block(problem, problem.weight)
         blocks = (share * block for share in (p * (1 - p))[:, 0])
     else:
         blocks = (_block(problem, bend) for bend in problem.weight * p * (1 - p))
-    factors = [objective.penalized(block) for block in blocks]
+    factors = [binary.penalized(block) for block in blocks]
     if not all(second_order.solve(H, np.zeros(len(H))) for H in factors):
         return None
 

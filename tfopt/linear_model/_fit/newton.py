@@ -99,15 +99,15 @@ class Newton(Steps):
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
         Its rows are not used.
     design : Design
     """
 
-    def __init__(self, objective: Problem, design: Design) -> None:
-        self.objective, self.design = objective, design
+    def __init__(self, problem: Problem, design: Design) -> None:
+        self.problem, self.design = problem, design
         plan = design.plan
-        self._directions = None if plan.forms_hessian else GradientDirections(objective, design)
+        self._directions = None if plan.forms_hessian else GradientDirections(problem, design)
         self._points: dict[int, Point] = {}
         self._last_points: dict[int, Point] = {}
         self._origins: dict[int, Origin] = {}
@@ -118,12 +118,12 @@ class Newton(Steps):
     def active(self) -> Collection[int]:
         return self._points.keys()
 
-    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
-        self._points[problem] = w, bias
+    def start(self, k: int, w: np.ndarray, bias: float) -> None:
+        self._points[k] = w, bias
 
-    def end(self, problem: int) -> None:
+    def end(self, k: int) -> None:
         for part in (self._points, self._origins, self._moves):
-            part.pop(problem, None)
+            part.pop(k, None)
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
@@ -154,32 +154,32 @@ class Newton(Steps):
         self, tangents: Mapping[int, Tangents], monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
         """Certify points that may be near enough, by the step that led there where there is one."""
-        objective, design, points = self.objective, self.design, self._points
+        problem, design, points = self.problem, self.design, self._points
         weights = {k: origin.weights for k, origin in self._origins.items()}
         estimates = {
-            k: estimate_from_step(objective, points[k], tangents[k], v) for k, v in weights.items()
+            k: estimate_from_step(problem, points[k], tangents[k], v) for k, v in weights.items()
         }
         due = {k: points[k] for k in estimates if monitors[k].should_certify_step(estimates[k])}
-        certified = certify_steps(objective, design, due, tangents, weights)
+        certified = certify_steps(problem, design, due, tangents, weights)
         rest = {k for k in points if k in due or k not in estimates} - set(certified)
         due = {k: points[k] for k in rest if monitors[k].must_certify}
         self._systems = dict(design.newton_systems([k for k in rest if k not in due]))
         for k, (gradient, _) in self._systems.items():
-            estimates[k] = estimate_from_gradient(objective, points[k], tangents[k], gradient)
+            estimates[k] = estimate_from_gradient(problem, points[k], tangents[k], gradient)
             if monitors[k].should_certify_step(estimates[k]):
                 due[k] = points[k]
-        return estimates, certified | certify_tangents(objective, design, due, tangents)
+        return estimates, certified | certify_tangents(problem, design, due, tangents)
 
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
-        objective, design, points = self.objective, self.design, self._points
+        problem, design, points = self.problem, self.design, self._points
         near = {k for k in self._origins if k in going and going[k].relative_gap <= NEAR}
         unknown = [k for k in going if k not in self._systems]
         systems = self._systems | dict(design.newton_systems(unknown, near))
-        moved = newton_steps(objective, design, going, systems, self._directions)
+        moved = newton_steps(problem, design, going, systems, self._directions)
         if left := {k: going[k] for k in near if k not in moved}:  # the last Hessian did not do
             design.tangents({k: points[k] for k in left})
             systems = design.newton_systems(left)
-            moved |= newton_steps(objective, design, left, systems, self._directions)
+            moved |= newton_steps(problem, design, left, systems, self._directions)
         self._points = {k: move.point for k, move in moved.items()}
         self._origins = {k: move.origin for k, move in moved.items() if move.origin is not None}
         self._moves, self._last_points = moved, points
@@ -189,7 +189,7 @@ class Newton(Steps):
         points = {k: self._last_points[k] for k in problems}
         if not points:
             return {}
-        return certify_tangents(self.objective, self.design, points, self.design.tangents(points))
+        return certify_tangents(self.problem, self.design, points, self.design.tangents(points))
 
     def state(self) -> dict[str, Any]:
         return {
@@ -207,7 +207,7 @@ class Newton(Steps):
 
 
 def newton_steps(
-    objective: Problem,
+    problem: Problem,
     design: Design,
     certificates: Mapping[int, Certificate],
     systems: Mapping[int, NewtonSystem],
@@ -217,7 +217,7 @@ def newton_steps(
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     design : Design
     certificates : dict of Certificate
         Of the points to start from, whose tangents are the design's last.
@@ -235,8 +235,8 @@ def newton_steps(
     gradients = {}
     for k, point in certificates.items():
         gradients[k] = gradient = systems[k][0].copy()
-        gradient[:-1] += objective.l2 * point.w
-        if not objective.intercept:
+        gradient[:-1] += problem.l2 * point.w
+        if not problem.intercept:
             gradient[-1] = 0.0
     moved: dict[int, Move] = {}
     if directions is None:
@@ -244,35 +244,35 @@ def newton_steps(
         for k, point in certificates.items():
             hessian = systems[k][1]
             step = (
-                proximal_step(objective, hessian, gradients[k], point.w)
-                if objective.l1 > 0
-                else solve_newton_system(objective, hessian, gradients[k])
+                proximal_step(problem, hessian, gradients[k], point.w)
+                if problem.l1 > 0
+                else solve_newton_system(problem, hessian, gradients[k])
             )
             if step is not None:
                 steps[k] = step
-        solved = {k: _weights_after(objective, systems[k], step) for k, step in steps.items()}
-        moved = line_search(objective, design, certificates, gradients, steps, solved)
-    elif objective.l1 > 0:
-        steps = working_set_steps(objective, design, certificates, gradients)
-        moved = line_search(objective, design, certificates, gradients, steps)
-    if objective.l1 > 0:
+        solved = {k: _weights_after(problem, systems[k], step) for k, step in steps.items()}
+        moved = line_search(problem, design, certificates, gradients, steps, solved)
+    elif problem.l1 > 0:
+        steps = working_set_steps(problem, design, certificates, gradients)
+        moved = line_search(problem, design, certificates, gradients, steps)
+    if problem.l1 > 0:
         return moved
     if rest := {k: gradients[k] for k in certificates if k not in moved}:
         hessians = {k: systems[k][1] for k in rest}
         if directions is None:  # the line search has moved on: only the matrix is left
             steps = conjugate_gradient_directions(
-                objective, hessians, rest, _products_with(hessians), {}
+                problem, hessians, rest, _products_with(hessians), {}
             )
         else:
             steps = directions.at(hessians, rest)
-        moved |= line_search(objective, design, certificates, gradients, steps)
+        moved |= line_search(problem, design, certificates, gradients, steps)
     return moved
 
 
-def _weights_after(objective: Problem, system: NewtonSystem, step: np.ndarray) -> np.ndarray:
+def _weights_after(problem: Problem, system: NewtonSystem, step: np.ndarray) -> np.ndarray:
     """Return the unshrunk weights of a step's dual variables: -(gradient + H s) / l2."""
     gradient, hessian = system
-    weights: np.ndarray = -(gradient + np.add.reduce(hessian * step, axis=1))[:-1] / objective.l2
+    weights: np.ndarray = -(gradient + np.add.reduce(hessian * step, axis=1))[:-1] / problem.l2
     return weights
 
 
@@ -283,31 +283,31 @@ def _products_with(
 
 
 def solve_newton_system(
-    objective: Problem, hessian: np.ndarray, gradient: np.ndarray
+    problem: Problem, hessian: np.ndarray, gradient: np.ndarray
 ) -> np.ndarray | None:
     """Solve (H + l2) s = -gradient, intercept last; None if H is not numerically positive definite.
 
     H is the Hessian of the sum of the losses.
     """
     step = -gradient
-    return step if second_order.solve(objective.penalized(hessian), step) else None
+    return step if second_order.solve(problem.penalized(hessian), step) else None
 
 
 def proximal_step(
-    objective: Problem, hessian: np.ndarray, gradient: np.ndarray, w: np.ndarray
+    problem: Problem, hessian: np.ndarray, gradient: np.ndarray, w: np.ndarray
 ) -> np.ndarray:
     """Minimize g.s + s.(H + l2) s / 2 + l1 * |w + s|_1 by coordinate descent; intercept last.
 
     (A proximal Newton step: Lee, Sun, Saunders, 2014.)
     """
-    model, g = ModelMatrix.of(hessian, objective.penalties, objective.intercept), gradient[:-1]
+    model, g = ModelMatrix.of(hessian, problem.penalties, problem.intercept), gradient[:-1]
     tolerance = PRECISION * weighted_sum(g, g / np.diagonal(model.A))
     moved, _, bias_step = model.minimum(w, g, float(gradient[-1]), tolerance)
     return np.append(moved - w, bias_step)
 
 
 def working_set_steps(
-    objective: Problem,
+    problem: Problem,
     design: Design,
     certificates: Mapping[int, Certificate],
     gradients: Mapping[int, np.ndarray],
@@ -316,12 +316,12 @@ def working_set_steps(
     working = {}
     for k, point in certificates.items():
         size = max(SMALLEST_SET, 2 * int(np.count_nonzero(point.w)))
-        penalties, most = objective.penalties, min(size, LARGEST_SET)
+        penalties, most = problem.penalties, min(size, LARGEST_SET)
         working[k] = working_set(point.w, gradients[k][:-1], penalties, most)
     steps = {}
     for k, hessian in design.hessians_of(working).items():
         chosen, w = working[k], certificates[k].w
-        some = objective._replace(n_weights=chosen.size)
+        some = problem._replace(n_weights=chosen.size)
         at = np.append(chosen, w.size)  # the intercept is last
         steps[k] = np.zeros(w.size + 1)
         steps[k][at] = proximal_step(some, hessian, gradients[k][at], w[chosen])
@@ -329,7 +329,7 @@ def working_set_steps(
 
 
 def line_search(
-    objective: Problem,
+    problem: Problem,
     design: Design,
     certificates: Mapping[int, Certificate],
     gradients: Mapping[int, np.ndarray],
@@ -341,7 +341,7 @@ def line_search(
     `solved` are the unshrunk weights of the steps' dual variables, if they solve their systems.
     """
     promised = {
-        k: promised_decrease(objective, certificates[k].w, gradients[k], step)
+        k: promised_decrease(problem, certificates[k].w, gradients[k], step)
         for k, step in steps.items()
     }
     moved, share = {}, 1.0
@@ -358,7 +358,7 @@ def line_search(
             points, after_steps=solved is not None and share == 1
         ).items():
             point, (w, _) = certificates[k], points[k]
-            value = tangents.losses + objective.penalty(w)
+            value = tangents.losses + problem.penalty(w)
             if armijo_holds(point, value, share * promised[k]):
                 origin = None
                 if solved is not None and share == 1:
@@ -371,12 +371,12 @@ def line_search(
 
 
 def promised_decrease(
-    objective: Problem, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
+    problem: Problem, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
 ) -> float:
     """Return by how much a step lowers the objective to first order, l1 aside."""
     promised = -weighted_sum(gradient, step)
-    if objective.l1 > 0 or not objective.is_plain:
-        sizes = objective.penalties.sizes
+    if problem.l1 > 0 or not problem.is_plain:
+        sizes = problem.penalties.sizes
         promised += float(np.add.reduce(sizes(w) - sizes(w + step[:-1])))
     return promised
 

@@ -37,7 +37,7 @@ ROUNDING, LEAST = 1e-3, 2.0**-60
 
 
 def solve_by_newton(
-    objective: Problem,
+    problem: Problem,
     initial_point: Callable[[int], InitialPoint],
     n_problems: int,
     options: Parameters,
@@ -51,16 +51,16 @@ def solve_by_newton(
         If features depend on each other, or a line separates the classes: then no minimum is the
         only one, or there is none.
     """
-    step_polishes = work.hessian_work(objective) <= work.CHEAP
-    why = "with an offset" if objective.is_penalized else "without a penalty"
+    step_polishes = work.hessian_work(problem) <= work.CHEAP
+    why = "with an offset" if problem.is_penalized else "without a penalty"
     reason = f"{CHOLESKY}: {why} nothing else applies"
     plan = Plan(CHOLESKY, CHOLESKY, reason, is_only=True, step_polishes=step_polishes)
     results = []
     for k in range(n_problems):
         initial = initial_point(k)
-        steps = NewtonAlone(objective, rows.RowState.initial(initial.examples()))
+        steps = NewtonAlone(problem, rows.RowState.initial(initial.examples()))
         minimization = Minimization(plan, steps, None, steps.keep_best, options, 1, k)
-        w = np.zeros(objective.n_weights) if initial.w is None else initial.w
+        w = np.zeros(problem.n_weights) if initial.w is None else initial.w
         minimization.begin_steps(0, w, initial.bias)
         minimization.run()
         results.append(minimization.monitors[0].result())
@@ -77,8 +77,8 @@ class NewtonAlone(Steps):
         The dual variables of the best certificate.
     """
 
-    def __init__(self, objective: Problem, state: rows.RowState) -> None:
-        self.objective, self._state, self.best = objective, state, state.best
+    def __init__(self, problem: Problem, state: rows.RowState) -> None:
+        self.problem, self._state, self.best = problem, state, state.best
         self._point: Point | None = None
         self._losses, self._duals, self._moved = math.inf, state.best, False
 
@@ -87,23 +87,23 @@ class NewtonAlone(Steps):
         return () if self._point is None else (0,)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+    def start(self, k: int, w: np.ndarray, bias: float) -> None:
         for point in ((w, bias), (np.zeros_like(w), 0.0)):
             self._point = point
-            self._state, self._losses, _ = rows.tangents(self.objective, self._state, *point, False)
+            self._state, self._losses, _ = rows.tangents(self.problem, self._state, *point, False)
             if math.isfinite(self._losses):
                 break
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
-        objective, weight = self.objective, self._state.examples["weight"]
+        problem, weight = self.problem, self._state.examples["weight"]
         assert self._point is not None
-        gradient, hessian = rows.newton_system(objective, self._state)
-        gradient[:-1] += objective.l2 * self._point[0]
-        if not objective.intercept:
+        gradient, hessian = rows.newton_system(problem, self._state)
+        gradient[:-1] += problem.l2 * self._point[0]
+        if not problem.intercept:
             gradient[-1] = 0.0
-        system, step = objective.penalized(hessian), -gradient
+        system, step = problem.penalized(hessian), -gradient
         self._moved = second_order.solve(system.copy(), step)
         if not self._moved:
             if monitors[0].best is None:
@@ -116,7 +116,7 @@ class NewtonAlone(Steps):
         share = self._line_search(step, -weighted_sum(gradient, step))
         duals, state = self._state.step_duals, self._state
         if not self._moved:  # at the minimum, but for rounding
-            change = objective.predictions(step[:-1]) + float(step[-1])
+            change = problem.predictions(step[:-1]) + float(step[-1])
             predicted = state.grad_pointwise + state.hess_pointwise * change
             duals = np.divide(-predicted, weight, out=np.zeros_like(weight), where=weight > 0)
         total = self._total(self._point, self._losses)
@@ -124,14 +124,14 @@ class NewtonAlone(Steps):
         if not self._moved or share == 1:
             # l2 * w - X^T (weight * duals), and minus the sum of weight * duals
             left = gradient + np.add.reduce(system * step, axis=1)
-            left[:-1] -= 0.0 if self._moved else objective.l2 * step[:-1]
-            found, duals = _gap(objective, state, self._point, duals, left, np.diagonal(system))
+            left[:-1] -= 0.0 if self._moved else problem.l2 * step[:-1]
+            found, duals = _gap(problem, state, self._point, duals, left, np.diagonal(system))
             if found < gap:
                 gap, self._duals = found, duals
         return {}, {0: Certificate(*self._point, total, gap)}
 
     def _total(self, point: Point, losses: float) -> float:
-        return losses + self.objective.penalty(point[0])
+        return losses + self.problem.penalty(point[0])
 
     def _line_search(self, step: np.ndarray, promised: float) -> float:
         """Take a step, halved until the losses fall; return the share of it that was taken."""
@@ -142,7 +142,7 @@ class NewtonAlone(Steps):
         while not self._moved and share / 2 * promised > MIN_DECREASE * before.objective:
             share /= 2
             to = w + share * step[:-1], bias + share * float(step[-1])
-            self._state, value, _ = rows.tangents(self.objective, here, *to, share == 1)
+            self._state, value, _ = rows.tangents(self.problem, here, *to, share == 1)
             self._moved = armijo_holds(before, self._total(to, value), share * promised)
         if self._moved:
             self._point, self._losses = to, value
@@ -152,23 +152,23 @@ class NewtonAlone(Steps):
 
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
         assert self._point is not None
-        if going and self.objective.phi.is_classification and not self.objective.is_penalized:
+        if going and self.problem.phi.is_classification and not self.problem.is_penalized:
             refuse_separated(self._state.examples, self._state.wx + self._point[1])
         return [] if self._moved else [0]
 
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
         return {}  # each point is certified
 
-    def end(self, problem: int) -> None:
+    def end(self, k: int) -> None:
         self._point = None
 
-    def keep_best(self, problem: int) -> None:
+    def keep_best(self, k: int) -> None:
         """Keep the dual variables of the last certificate."""
         self.best = self._duals
 
 
 def _gap(
-    objective: Problem,
+    problem: Problem,
     state: rows.RowState,
     point: Point,
     duals: np.ndarray,
@@ -180,22 +180,22 @@ def _gap(
     It is infinite if more than rounding is left of what they have to satisfy.
     """
     examples = state.examples
-    clipped, (w, bias) = objective.phi.clip_duals(duals, examples["y"]), point
+    clipped, (w, bias) = problem.phi.clip_duals(duals, examples["y"]), point
     if (clipped != duals).any():
         moved = state._replace(certified=clipped)
-        clipped = rows.projected(objective, moved, rows.dual_residual(objective, moved)).certified
+        clipped = rows.projected(problem, moved, rows.dual_residual(problem, moved)).certified
         left = np.zeros(left.size)
-        visits.weights_of(*objective.rows, state.examples_with(clipped), left[:-1], 1.0)
-        left[:-1] -= objective.l2 * w
-        left[-1] = weighted_sum(examples["weight"], clipped) if objective.intercept else 0.0
-    free = slice(-1 if objective.l2 > 0 else 0, None)  # what has no penalty
-    losses, gap = objective.gaps(examples, clipped, state.wx, bias)
+        visits.weights_of(*problem.rows, state.examples_with(clipped), left[:-1], 1.0)
+        left[:-1] -= problem.l2 * w
+        left[-1] = weighted_sum(examples["weight"], clipped) if problem.intercept else 0.0
+    free = slice(-1 if problem.l2 > 0 else 0, None)  # what has no penalty
+    losses, gap = problem.gaps(examples, clipped, state.wx, bias)
     # of moving them so that nothing is left
     cost = weighted_sum(np.square(left[free]), 1 / diagonal[free]) / 2
     if cost > ROUNDING * gap + LEAST * losses:
         return math.inf, clipped
     gap = (math.sqrt(gap) + math.sqrt(cost)) ** 2
     gap += float(np.abs(left[free]) @ np.abs(np.append(w, bias))[free])
-    if objective.l2 > 0:
-        gap += float(np.square(left[:-1]).sum()) / (2 * objective.l2)
+    if problem.l2 > 0:
+        gap += float(np.square(left[:-1]).sum()) / (2 * problem.l2)
     return gap, clipped

@@ -78,7 +78,7 @@ class NewtonPath:
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
         Of a smooth loss but the squared one, without l1; its l2 is not used.
     initial : InitialPoint
     plan : Plan
@@ -87,21 +87,21 @@ class NewtonPath:
     """
 
     def __init__(
-        self, objective: Problem, initial: InitialPoint, plan: Plan, number: int = 0
+        self, problem: Problem, initial: InitialPoint, plan: Plan, number: int = 0
     ) -> None:
-        self.objective = objective._replace(l2=1.0)
+        self.problem = problem._replace(l2=1.0)
         self.plan, self.number = plan, number
         examples = initial.examples()
-        self._design = MemoryDesign(self.objective, [examples], plan, lambda _: initial.a)
+        self._design = MemoryDesign(self.problem, [examples], plan, lambda _: initial.a)
         self._factors = self._design.states[0].factors()
         self._hessian: np.ndarray | None = None
-        start = np.zeros(objective.n_weights), initial.bias
+        start = np.zeros(problem.n_weights), initial.bias
         self._move(start, self._design.tangents({0: start})[0].losses)
 
     def _move(self, point: Point, losses: float) -> None:
         """Note that the design has moved to a point."""
         (self._w, self._bias), self._losses = point, losses
-        self._gradient = rows.gradient(self.objective, self._design.states[0], self._factors)
+        self._gradient = rows.gradient(self.problem, self._design.states[0], self._factors)
         self._duals: FeasibleDuals | None = None
 
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
@@ -110,35 +110,35 @@ class NewtonPath:
 
         l1 is 0.
         """
-        objective = self.objective._replace(l2=l2)
+        problem = self.problem._replace(l2=l2)
         monitor = ConvergenceMonitor(options, self.plan, self.number)
         is_first = True
         while True:
-            point = self._certificate(objective)
+            point = self._certificate(problem)
             if self._duals is None and monitor.should_certify_step(point):
                 self._duals = self._feasible_duals()
-                point = self._certificate(objective)
+                point = self._certificate(problem)
             if self._duals is None:
                 monitor.skip_step(point)
             else:
                 monitor.update_step(point)
             if monitor.is_done:
                 return monitor.result()
-            if not self._step(objective, point, reuse=is_first):
+            if not self._step(problem, point, reuse=is_first):
                 return None
             is_first = False
 
-    def _certificate(self, objective: Problem) -> Certificate:
+    def _certificate(self, problem: Problem) -> Certificate:
         """Return the certificate of the current point; its gap is an estimate without duals."""
         gap, x_duals = self._duals or FeasibleDuals(0.0, -self._gradient[:-1])
-        v = x_duals / objective.l2
-        return assemble(objective, self._w, self._bias, v, self._losses, gap)
+        v = x_duals / problem.l2
+        return assemble(problem, self._w, self._bias, v, self._losses, gap)
 
     def _feasible_duals(self) -> FeasibleDuals:
         """Return minus the losses' derivatives, made feasible for an intercept."""
-        if not self.objective.intercept:
+        if not self.problem.intercept:
             return FeasibleDuals(0.0, -self._gradient[:-1])
-        if self._hessian is not None and self.objective.phi.bounds_moves:
+        if self._hessian is not None and self.problem.phi.bounds_moves:
             bends = self._design.states[0].hess_pointwise
             duals = shifted_duals(self._gradient, bends, self._bends, self._column)
         else:
@@ -149,33 +149,33 @@ class NewtonPath:
         """Make the sum of the duals 0 by a pass over the rows."""
         return FeasibleDuals(*self._design.tangent_gaps({0: self._bias})[0])  # l2 is 1
 
-    def _step(self, objective: Problem, point: Certificate, *, reuse: bool) -> bool:
+    def _step(self, problem: Problem, point: Certificate, *, reuse: bool) -> bool:
         """Take a Newton step, perhaps with an earlier Hessian; return whether it succeeds."""
-        gradient = self._penalized_gradient(objective)
+        gradient = self._penalized_gradient(problem)
         if reuse and self._hessian is not None:
-            if self._descend(objective, point, gradient):
+            if self._descend(problem, point, gradient):
                 return True
             self._design.tangents({0: (self._w, self._bias)})  # not where the step led
         self._form_hessian()
-        return self._descend(objective, point, gradient)
+        return self._descend(problem, point, gradient)
 
     def _form_hessian(self) -> None:
         state = self._design.states[0]
-        _, self._hessian = rows.newton_system(self.objective, state)
+        _, self._hessian = rows.newton_system(self.problem, state)
         self._bends, self._column = state.hess_pointwise, self._hessian[-1]
 
-    def _penalized_gradient(self, objective: Problem) -> np.ndarray:
+    def _penalized_gradient(self, problem: Problem) -> np.ndarray:
         gradient = self._gradient.copy()
-        gradient[:-1] += objective.l2 * self._w
-        if not objective.intercept:
+        gradient[:-1] += problem.l2 * self._w
+        if not problem.intercept:
             gradient[-1] = 0.0
         return gradient
 
-    def _descend(self, objective: Problem, point: Certificate, gradient: np.ndarray) -> bool:
+    def _descend(self, problem: Problem, point: Certificate, gradient: np.ndarray) -> bool:
         assert self._hessian is not None
-        step = solve_newton_system(objective, self._hessian, gradient)
+        step = solve_newton_system(problem, self._hessian, gradient)
         steps = {} if step is None else {0: step}
-        moved = line_search(objective, self._design, {0: point}, {0: gradient}, steps)
+        moved = line_search(problem, self._design, {0: point}, {0: gradient}, steps)
         for move in moved.values():
             last = np.append(self._w, self._bias), self._gradient
             self._move(move.point, move.tangents.losses)

@@ -131,7 +131,7 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    objective: Problem,
+    problem: Problem,
     asked: Parameters,
     n_problems: int = 1,
     mean_square: Callable[[], float] | None = None,
@@ -140,25 +140,25 @@ def make_plan(
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     asked : Parameters
     n_problems : int, optional
         That share the rows.
     mean_square : callable, optional
         Returns the mean of the rows' squared norms. Without it, no plan relies on a strong l2.
     """
-    n_partitions = _n_partitions(objective, asked, n_problems)
+    n_partitions = _n_partitions(problem, asked, n_problems)
     visits = asked.adaptive or n_partitions > 1
-    plan = _chosen(objective, asked, visits, mean_square)
+    plan = _chosen(problem, asked, visits, mean_square)
     together = n_problems > 1 and not (visits or plan.begins_with_steps)
     return plan._replace(
         n_partitions=n_partitions,
-        together=together and objective.phi.is_classification,
-        epoch=work.epoch_work(objective),
+        together=together and problem.phi.is_classification,
+        epoch=work.epoch_work(problem),
     )
 
 
-def _n_partitions(objective: Problem, asked: Parameters, n_problems: int) -> int:
+def _n_partitions(problem: Problem, asked: Parameters, n_problems: int) -> int:
     """Return the number of partitions that are visited in parallel.
 
     It must not depend on the machine, for the result depends on it.
@@ -167,57 +167,57 @@ def _n_partitions(objective: Problem, asked: Parameters, n_problems: int) -> int
         return asked.n_partitions
     if asked.adaptive or n_problems > 1:  # classes are solved in parallel instead
         return 1
-    n_values = objective.n_features
-    if n_values < VALUES_OF_TWO or objective.n_weights < WEIGHTS_OF_TWO:
+    n_values = problem.n_features
+    if n_values < VALUES_OF_TWO or problem.n_weights < WEIGHTS_OF_TWO:
         return 1
     return 2 if n_values < VALUES_OF_FOUR else 4
 
 
 def _chosen(
-    objective: Problem, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+    problem: Problem, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
 ) -> Plan:
     """Return the plan of the solvers; `visits` says whether options have it begin with epochs."""
     is_auto = asked.solver == "auto"
-    if asked.solver == DESCENT or (is_auto and has_descent(objective)):
-        expected = work.descent_work(objective, is_warm=asked.is_warm)
-        if not is_auto or _begins_with_descent(objective, asked, expected, mean_square):
-            return _descent_alone(objective, asked, expected)
-        return _descent_after_epochs(objective)
-    if asked.solver != SDCA and applies(INTERIOR, objective):
-        return _interior(objective, asked, visits)
-    if asked.solver == SDCA or not has_hessian(objective):
+    if asked.solver == DESCENT or (is_auto and has_descent(problem)):
+        expected = work.descent_work(problem, is_warm=asked.is_warm)
+        if not is_auto or _begins_with_descent(problem, asked, expected, mean_square):
+            return _descent_alone(problem, asked, expected)
+        return _descent_after_epochs(problem)
+    if asked.solver != SDCA and applies(INTERIOR, problem):
+        return _interior(problem, asked, visits)
+    if asked.solver == SDCA or not has_hessian(problem):
         needed = f"{INTERIOR} needs fewer features"
-        return _epochs_alone(objective, needed if is_auto else "asked for")
-    return _newton(objective, asked, visits, mean_square)
+        return _epochs_alone(problem, needed if is_auto else "asked for")
+    return _newton(problem, asked, visits, mean_square)
 
 
-def _epochs_alone(objective: Problem, why: str) -> Plan:
-    polishing = int(work.CHEAP / work.epoch_work(objective))
-    return Plan(SDCA, SDCA, reason_of(SDCA, objective, why), polishing_epochs=polishing)
+def _epochs_alone(problem: Problem, why: str) -> Plan:
+    polishing = int(work.CHEAP / work.epoch_work(problem))
+    return Plan(SDCA, SDCA, reason_of(SDCA, problem, why), polishing_epochs=polishing)
 
 
-def _descent_alone(objective: Problem, asked: Parameters, expected: float) -> Plan:
-    a_step = work.choose_linear_solver(objective)[1] * work.epoch_work(objective)
+def _descent_alone(problem: Problem, asked: Parameters, expected: float) -> Plan:
+    a_step = work.choose_linear_solver(problem)[1] * work.epoch_work(problem)
     return Plan(
         DESCENT,
         DESCENT,
-        reason_of(DESCENT, objective, _expected(expected, asked)),
+        reason_of(DESCENT, problem, _expected(expected, asked)),
         is_only=True,
         forms_hessian=True,
         step_polishes=a_step <= work.CHEAP,
     )
 
 
-def _descent_after_epochs(objective: Problem) -> Plan:
-    epoch = work.epoch_work(objective)
+def _descent_after_epochs(problem: Problem) -> Plan:
+    epoch = work.epoch_work(problem)
 
     def step_cost_of(n_nonzero: int) -> float:
-        return work.descent_work(objective, n_nonzero=n_nonzero) / work.NEWTON_STEPS / epoch
+        return work.descent_work(problem, n_nonzero=n_nonzero) / work.NEWTON_STEPS / epoch
 
     return Plan(
         SDCA,
         DESCENT,
-        reason_of(SDCA, objective, f"epochs tell whether {DESCENT} is less work"),
+        reason_of(SDCA, problem, f"epochs tell whether {DESCENT} is less work"),
         step_cost=step_cost_of(0),
         step_cost_of=step_cost_of,
         forms_hessian=True,
@@ -226,20 +226,20 @@ def _descent_after_epochs(objective: Problem) -> Plan:
     )
 
 
-def _interior(objective: Problem, asked: Parameters, visits: bool) -> Plan:
+def _interior(problem: Problem, asked: Parameters, visits: bool) -> Plan:
     """Return the plan with the interior-point method, as if it took a few Newton steps."""
-    epoch, whole = work.epoch_work(objective), work.interior_work(objective)
+    epoch, whole = work.epoch_work(problem), work.interior_work(problem)
     polishing = int(work.CHEAP / epoch)
-    leaves_out = work.n_rows(objective) >= MANY_ROWS and not Step.applies(objective)
-    leaves_out = leaves_out and objective.phi.is_classification and objective.l1 == 0
+    leaves_out = work.n_rows(problem) >= MANY_ROWS and not Step.applies(problem)
+    leaves_out = leaves_out and problem.phi.is_classification and problem.l1 == 0
     n_first = EPOCHS_BEFORE if leaves_out else EPOCHS_BEFORE_FEW
     epochs_first = epoch * n_first <= SHARE_BEFORE * whole
     if leaves_out:
         whole *= SHARE_OF_MANY
-    if asked.solver == INTERIOR or objective.l2 == 0:
+    if asked.solver == INTERIOR or problem.l2 == 0:
         step, begins = 0.0, True
-    elif objective.n_weights > work.MOST_WEIGHTS:
-        return _epochs_alone(objective, f"{INTERIOR} is for at most {work.MOST_WEIGHTS} features")
+    elif problem.n_weights > work.MOST_WEIGHTS:
+        return _epochs_alone(problem, f"{INTERIOR} is for at most {work.MOST_WEIGHTS} features")
     else:
         step, begins = whole / epoch / work.NEWTON_STEPS, whole <= work.EPOCHS_OF_CORNERS * epoch
         polishes = asked.polish and begins and whole <= work.INTERIOR_STEPS * work.CHEAP
@@ -250,8 +250,8 @@ def _interior(objective: Problem, asked: Parameters, visits: bool) -> Plan:
     return Plan(
         solver,
         INTERIOR,
-        reason_of(solver, objective, why),
-        is_only=asked.solver != "auto" or objective.l2 == 0,
+        reason_of(solver, problem, why),
+        is_only=asked.solver != "auto" or problem.l2 == 0,
         step_cost=step,
         forms_hessian=True,
         leaves_out_rows=leaves_out,
@@ -262,21 +262,21 @@ def _interior(objective: Problem, asked: Parameters, visits: bool) -> Plan:
 
 
 def _newton(
-    objective: Problem, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
+    problem: Problem, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
 ) -> Plan:
-    epoch, (forms_hessian, step) = work.epoch_work(objective), work.choose_linear_solver(objective)
-    is_certain = work.is_tall(objective) and not objective.phi.is_linear_far
+    epoch, (forms_hessian, step) = work.epoch_work(problem), work.choose_linear_solver(problem)
+    is_certain = work.is_tall(problem) and not problem.phi.is_linear_far
     doubt = 0.0 if forms_hessian else DOUBT if is_certain else math.inf
     rate = 0.0
     if asked.solver == "auto":
-        rate = _first_epochs_rate(objective, asked, mean_square)
-        begins = not visits and rate == 0 and begins_with_newton(objective)
+        rate = _first_epochs_rate(problem, asked, mean_square)
+        begins = not visits and rate == 0 and begins_with_newton(problem)
         steps = CHOLESKY if forms_hessian else CG
     else:
         forms_hessian, begins, steps = asked.solver == CHOLESKY, True, asked.solver
     if begins:
         expected = (
-            work.newton_work(objective, from_sample=True)
+            work.newton_work(problem, from_sample=True)
             if forms_hessian
             else work.NEWTON_STEPS * step * epoch
         )
@@ -290,33 +290,33 @@ def _newton(
     return Plan(
         solver,
         steps,
-        reason_of(solver, objective, why),
+        reason_of(solver, problem, why),
         is_only=asked.solver != "auto",
         rate=rate,
         step_cost=step,
         forms_hessian=forms_hessian,
-        products_before_hessian=work.products_before_hessian(objective),
-        reuses_hessian=forms_hessian and work.reuses_hessian(objective),
-        sample=work.sample_size(objective) if begins and forms_hessian else 0,
+        products_before_hessian=work.products_before_hessian(problem),
+        reuses_hessian=forms_hessian and work.reuses_hessian(problem),
+        sample=work.sample_size(problem) if begins and forms_hessian else 0,
         doubt=doubt,
         step_polishes=step * epoch <= work.CHEAP,
     )
 
 
-def make_block_plan(objective: Problem, *, is_dense: bool = False) -> Plan:
+def make_block_plan(problem: Problem, *, is_dense: bool = False) -> Plan:
     """Return the plan for blocks on an executor, where no time is spent on polishing.
 
     To visit a dense row takes as long as several Newton passes, and other blocks gain little: steps
     come first, but for losses whose second derivatives far from the minimum are mostly 0.
     """
-    has_steps = applies_in_blocks(objective)
-    is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
-    steps = (CHOLESKY if is_small else CG) if has_hessian(objective) else DESCENT
+    has_steps = applies_in_blocks(problem)
+    is_small = problem.n_weights <= MOST_WEIGHTS_IN_BLOCKS
+    steps = (CHOLESKY if is_small else CG) if has_hessian(problem) else DESCENT
     if not has_steps:
         steps = SDCA
-    elif not objective.phi.is_smooth:
+    elif not problem.phi.is_smooth:
         steps = INTERIOR
-    begins = has_steps and is_dense and not objective.phi.is_linear_far
+    begins = has_steps and is_dense and not problem.phi.is_linear_far
     solver = steps if begins else SDCA
     why = "dense blocks" if begins else f"epochs tell whether {steps} is less work"
     if not has_steps:
@@ -324,21 +324,21 @@ def make_block_plan(objective: Problem, *, is_dense: bool = False) -> Plan:
     return Plan(
         solver,
         steps,
-        f"{solver}: {count_of(objective.n_weights)} features in blocks; {why}",
+        f"{solver}: {count_of(problem.n_weights)} features in blocks; {why}",
         step_cost=EPOCHS_IN_BLOCKS if has_steps else math.inf,
         forms_hessian=is_small,
     )
 
 
-def applies_in_blocks(objective: Problem) -> bool:
+def applies_in_blocks(problem: Problem) -> bool:
     """Whether Newton's method applies to blocks or, if the Hessian is formed, interior points."""
-    is_small = objective.n_weights <= MOST_WEIGHTS_IN_BLOCKS
-    is_interior = is_small and objective.l1 == 0 and applies(INTERIOR, objective)
-    return objective.phi.is_smooth or is_interior
+    is_small = problem.n_weights <= MOST_WEIGHTS_IN_BLOCKS
+    is_interior = is_small and problem.l1 == 0 and applies(INTERIOR, problem)
+    return problem.phi.is_smooth or is_interior
 
 
 def _begins_with_descent(
-    objective: Problem,
+    problem: Problem,
     asked: Parameters,
     expected: float,
     mean_square: Callable[[], float] | None,
@@ -346,27 +346,27 @@ def _begins_with_descent(
     """Whether coordinate descent is less work than epochs, given its own."""
     if asked.asks_for_visits:
         return False
-    if not applies(SDCA, objective):
+    if not applies(SDCA, problem):
         return True
     if mean_square is None:
         return False
-    is_certain = asked.is_warm or objective.n_weights <= MOST_CERTAIN_WEIGHTS
+    is_certain = asked.is_warm or problem.n_weights <= MOST_CERTAIN_WEIGHTS
     return expected * (1.0 if is_certain else UNCERTAINTY) <= work.ascent_work(
-        objective, mean_square(), asked.tol
+        problem, mean_square(), asked.tol
     )
 
 
-def begins_with_newton(objective: Problem) -> bool:
+def begins_with_newton(problem: Problem) -> bool:
     """Whether Newton steps from the weights 0 are less work than epochs.
 
     Not for losses whose second derivatives far from the minimum are mostly 0.
     """
-    most = work.EPOCHS * work.epoch_work(objective)
-    return not objective.phi.is_linear_far and work.newton_work(objective) <= most
+    most = work.EPOCHS * work.epoch_work(problem)
+    return not problem.phi.is_linear_far and work.newton_work(problem) <= most
 
 
 def _first_epochs_rate(
-    objective: Problem, asked: Parameters, mean_square: Callable[[], float] | None
+    problem: Problem, asked: Parameters, mean_square: Callable[[], float] | None
 ) -> float:
     """Return the rate of epochs if a strong l2 makes them less work than Newton steps, else 0.
 
@@ -374,10 +374,10 @@ def _first_epochs_rate(
     """
     if asked.is_warm or mean_square is None:
         return 0.0
-    square, newton = mean_square(), work.newton_work(objective, from_sample=True)
-    if work.ascent_work(objective, square, asked.tol) >= newton:
+    square, newton = mean_square(), work.newton_work(problem, from_sample=True)
+    if work.ascent_work(problem, square, asked.tol) >= newton:
         return 0.0
-    return work.epoch_rate(objective, square) / (2 if objective.intercept else 1)
+    return work.epoch_rate(problem, square) / (2 if problem.intercept else 1)
 
 
 def _expected(amount: float, asked: Parameters) -> str:

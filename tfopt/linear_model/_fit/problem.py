@@ -228,12 +228,12 @@ class LastFit(NamedTuple):
     duals: np.ndarray | None
 
 
-def dual_point(objective: Problem, initial: InitialPoint) -> np.ndarray:
+def dual_point(problem: Problem, initial: InitialPoint) -> np.ndarray:
     """Return the dual variables that belong to the weights: minus the losses' derivatives."""
     assert initial.w is not None
     examples = initial.examples()
     with np.errstate(over="ignore"):
-        slopes, _ = objective.derivatives(examples, objective.predictions(initial.w), initial.bias)
+        slopes, _ = problem.derivatives(examples, problem.predictions(initial.w), initial.bias)
     weight = initial.weight
     duals: np.ndarray = np.divide(-slopes, weight, out=np.zeros_like(weight), where=weight > 0)
     duals[~np.isfinite(duals)] = 0.0
@@ -281,14 +281,14 @@ def sample_rows(n_rows: int, size: int) -> np.ndarray:
 
 
 def sampled(
-    objective: Problem, initial: InitialPoint, size: int
+    problem: Problem, initial: InitialPoint, size: int
 ) -> tuple[Problem, InitialPoint] | None:
     """Return the problem for a sample of the rows.
 
     Returns
     -------
     tuple or None
-        The objective, whose penalty has the sample's share of the weight; and the initial point.
+        The problem, whose penalty has the sample's share of the weight; and the initial point.
         None if the labels in the sample are all the same.
     """
     at = sample_rows(len(initial.y), size)
@@ -297,20 +297,18 @@ def sampled(
     if labels.size == 0 or labels.min() == labels.max():
         return None
     share = float(weight.sum() / initial.weight.sum())
-    return objective._replace(
-        rows=rows_at(objective, at), l2=share * objective.l2
-    ), initial._replace(
+    return problem._replace(rows=rows_at(problem, at), l2=share * problem.l2), initial._replace(
         y=y, weight=weight, curvature=lambda: initial.curvature()[at], a=initial.a[at]
     )
 
 
-def rows_at(objective: Problem, at: np.ndarray) -> Rows:
+def rows_at(problem: Problem, at: np.ndarray) -> Rows:
     """Return some of the rows."""
-    data, indices, indptr, dense = objective.rows
+    data, indices, indptr, dense = problem.rows
     if not data.size:
         return as_rows(dense[at])
-    taken = csr.take(data, indices, indptr.astype(np.int64), at, objective.n_weights)
-    return as_rows(sparse.csr_array(taken, (at.size, objective.n_weights)))
+    taken = csr.take(data, indices, indptr.astype(np.int64), at, problem.n_weights)
+    return as_rows(sparse.csr_array(taken, (at.size, problem.n_weights)))
 
 
 @dataclasses.dataclass
@@ -361,20 +359,20 @@ class Samples:
         X = X if self.scale is None else scaled(X, self.scale)
         return X if self.shift is None else X - self.shift
 
-    def initial_point(self, objective: Problem, last: LastFit | None, k: int) -> InitialPoint:
+    def initial_point(self, problem: Problem, last: LastFit | None, k: int) -> InitialPoint:
         """Return where the solver of a problem starts: at the weights 0, or at the last fit."""
         y, zeros = self.target(k), np.zeros(self.shape[0])
 
         def curvature() -> np.ndarray:
-            result: np.ndarray = self.squared_norms / objective.l2
+            result: np.ndarray = self.squared_norms / problem.l2
             return result
 
         if last is None:
             bias = self.intercept(y, self.weights)
             return InitialPoint(y, self.weights, curvature, zeros, bias)
         point = InitialPoint(y, self.weights, curvature, zeros, last.bias[k], last.w[k])
-        duals = last.duals[k] if last.duals is not None else dual_point(objective, point)
-        return point._replace(a=objective.phi.clip_duals(duals, y))
+        duals = last.duals[k] if last.duals is not None else dual_point(problem, point)
+        return point._replace(a=problem.phi.clip_duals(duals, y))
 
     def workers_and_threads(self) -> tuple[int, int]:
         """Return how many problems to solve at a time, and on how many threads each."""

@@ -75,12 +75,12 @@ class ModelMatrix(NamedTuple):
 class QuadraticModel:
     """The quadratic models of one problem, and their working sets."""
 
-    def __init__(self, objective: Problem, features: Features, factors: np.ndarray):
-        self.objective, self.features, self.factors = objective, features, factors
-        self.size, self.penalties = SMALLEST, objective.penalties
+    def __init__(self, problem: Problem, features: Features, factors: np.ndarray):
+        self.problem, self.features, self.factors = problem, features, factors
+        self.size, self.penalties = SMALLEST, problem.penalties
         self.working = np.zeros(0, np.intp)
         self.matrix: ModelMatrix | None = None
-        per_column = objective.n_features // objective.n_weights
+        per_column = problem.n_features // problem.n_weights
         self.most_in_matrix = max(MOST_IN_MATRIX, min(per_column, LARGEST_MATRIX))
 
     def gradient(self, state: RowState, w: np.ndarray) -> np.ndarray:
@@ -88,14 +88,14 @@ class QuadraticModel:
         n = w.size
         self.size = max(self.size, 2 * int(np.count_nonzero(w)))
         if self.size < n / 2 or n > self.most_in_matrix or self._is_known(np.arange(n)):
-            return rows.gradient(self.objective, state, self.factors)
-        gradient, H = rows.newton_system(self.objective, state)
+            return rows.gradient(self.problem, state, self.factors)
+        gradient, H = rows.newton_system(self.problem, state)
         self.working = np.arange(n)
-        self.matrix = ModelMatrix.of(H, self.penalties, self.objective.intercept)
+        self.matrix = ModelMatrix.of(H, self.penalties, self.problem.intercept)
         return gradient
 
     def _is_known(self, working: np.ndarray) -> bool:
-        exact = self.objective.phi.is_quadratic
+        exact = self.problem.phi.is_quadratic
         return exact and self.matrix is not None and np.array_equal(working, self.working)
 
     def step(
@@ -129,17 +129,17 @@ class QuadraticModel:
         slope: float,
         tolerance: float,
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        objective = self.objective
-        if working.size < objective.n_weights and not self._is_known(working):
+        problem = self.problem
+        if working.size < problem.n_weights and not self._is_known(working):
             _, H = second_order.newton_system(
                 *self.features.rows(working),
                 state.grad_pointwise,
                 state.hess_pointwise,
                 working.size,
-                objective.threads,
+                problem.threads,
             )
             some = self.penalties.taken(working)
-            self.matrix = ModelMatrix.of(H, some, objective.intercept)
+            self.matrix = ModelMatrix.of(H, some, problem.intercept)
         assert self.matrix is not None
         return self.matrix.minimum(w, gradient, slope, tolerance)
 
@@ -152,7 +152,7 @@ class QuadraticModel:
         slope: float,
         tolerance: float,
     ) -> tuple[np.ndarray, None, float]:
-        objective, bends = self.objective, state.hess_pointwise
+        problem, bends = self.problem, state.hess_pointwise
         taken = self.features.take(working)
         if sparse.issparse(taken):
             sums, squares = taken.T @ bends, (taken**2).T @ bends
@@ -160,7 +160,7 @@ class QuadraticModel:
             sums = np.einsum("ij,i->j", taken, bends)
             squares = np.einsum("ij,ij,i->j", taken, taken, bends)
         total = bends.sum()
-        share = float(1 / total) if objective.intercept and total > 0 else 0.0
+        share = float(1 / total) if problem.intercept and total > 0 else 0.0
         penalties = self.penalties.taken(working)
         curvatures = _curvatures(squares - share * sums**2, squares) + penalties.l2
         first = -share * slope  # of the intercept, which is then the best for the weights

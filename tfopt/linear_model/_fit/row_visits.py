@@ -26,14 +26,14 @@ LARGE = 600_000
 MERGES = 2
 
 
-def bucket_for(objective: Problem) -> int:
+def bucket_for(problem: Problem) -> int:
     """Return how many neighbouring examples are visited together."""
-    return 8 if objective.n_features > LARGE else 1
+    return 8 if problem.n_features > LARGE else 1
 
 
-def intercept_curvature(objective: Problem, initial: InitialPoint) -> float:
+def intercept_curvature(problem: Problem, initial: InitialPoint) -> float:
     """Return the curvature of the intercept's feature, or 0 if there is no intercept."""
-    if not objective.intercept:
+    if not problem.intercept:
         return 0.0
     return INTERCEPT_SHARE * float(initial.curvature().mean()) or 1.0
 
@@ -49,24 +49,24 @@ class RowVisits:
 
     def __init__(
         self,
-        objective: Problem,
+        problem: Problem,
         initial: InitialPoint,
         options: Parameters,
         n_partitions: int,
     ) -> None:
-        self.objective, self.examples, self.options = objective, initial.examples(), options
+        self.problem, self.examples, self.options = problem, initial.examples(), options
         self.examples["curvature"] = initial.curvature()
-        self.bucket = bucket_for(objective)
+        self.bucket = bucket_for(problem)
         started = bool(initial.a.any())
-        self.v = objective.weights_of(self.examples) if started else np.zeros(objective.n_weights)
+        self.v = problem.weights_of(self.examples) if started else np.zeros(problem.n_weights)
         n_replicas = n_partitions if n_partitions > 1 else 0
-        self.replicas = np.zeros((n_replicas, objective.n_weights))
+        self.replicas = np.zeros((n_replicas, problem.n_weights))
         self.before = np.zeros(len(self.examples) if n_replicas else 0)
         self.idle = np.zeros(len(self.examples), np.uint8)
         self.n_sweeps = 0
         self.sigma = 1 + (n_partitions - 1) / 2
         self.bias = initial.bias
-        self.bias_curvature = intercept_curvature(objective, initial)
+        self.bias_curvature = intercept_curvature(problem, initial)
         self.update_multiplier()
 
     def run(self, epoch: int, problems: Sequence[int]) -> dict[int, float]:
@@ -74,20 +74,20 @@ class RowVisits:
         if self.options.adaptive:
             self.n_sweeps += 1
             return {0: self.sweep(self.adaptive_plan())}
-        objective, seed = self.objective, self.options.seed
+        problem, seed = self.problem, self.options.seed
         if not len(self.replicas):
             self.bias, self.n_sweeps, estimate = sdca_solver.epoch_of_sweeps(
-                *objective.rows,
+                *problem.rows,
                 examples=self.examples,
                 v=self.v,
                 idle=self.idle,
                 bucket=self.bucket,
                 seed=seed,
                 n_sweeps=self.n_sweeps,
-                loss=objective.phi.kernel,
-                parameter=objective.phi.parameter,
-                l2=objective.l2,
-                shrink=objective.shrink,
+                loss=problem.phi.kernel,
+                parameter=problem.phi.parameter,
+                l2=problem.l2,
+                shrink=problem.shrink,
                 bias=self.bias,
                 bias_curvature=self.bias_curvature,
             )
@@ -105,23 +105,23 @@ class RowVisits:
 
     def sweep(self, plan: np.ndarray) -> float:
         """Visit the examples of a plan; return an estimate of the gap."""
-        objective = self.objective
+        problem = self.problem
         self.bias, self.sigma, estimate = sdca_solver.epoch(
-            *objective.rows,
+            *problem.rows,
             plan,
             self.examples,
             self.v,
             self.replicas,
             self.before,
             self.idle[: 0 if self.options.adaptive else None],
-            *objective.loss,
-            objective.l2,
-            objective.shrink,
+            *problem.loss,
+            problem.l2,
+            problem.shrink,
             self.bias,
             self.bias_curvature,
             self.sigma,
             MERGES,
-            objective.threads,
+            problem.threads,
         )
         self.update_multiplier()
         return estimate
@@ -133,21 +133,21 @@ class RowVisits:
         the weight of a constant feature with the penalty rho / 2 * (b - centre)**2; the centre then
         moves to b, so that the penalty vanishes in the limit.
         """
-        if self.objective.intercept:
+        if self.problem.intercept:
             dual_sum = weighted_sum(self.examples["weight"], self.examples["a"])
             self.bias += self.bias_curvature * dual_sum
 
     def adaptive_plan(self) -> np.ndarray:
         """Return visits that are sampled by how far examples are from their optima."""
         wx = visits.predictions(
-            *self.objective.rows, self.v, self.objective.shrink, self.objective.threads
+            *self.problem.rows, self.v, self.problem.shrink, self.problem.threads
         )
         p = visits.importance(
             self.examples,
             wx + self.bias,
-            self.objective.phi.kernel,
-            self.objective.l2,
-            self.objective.phi.parameter,
+            self.problem.phi.kernel,
+            self.problem.l2,
+            self.problem.phi.parameter,
         )
         return visits.sampled(p, self.options.seed, self.n_sweeps)
 
@@ -155,7 +155,7 @@ class RowVisits:
         """Return the unshrunk weights, which later visits change, and the intercept."""
         return {0: (self.v, self.bias)}
 
-    def duals(self, problem: int) -> np.ndarray:
+    def duals(self, k: int) -> np.ndarray:
         """Return the current dual variables."""
         duals: np.ndarray = self.examples["a"].copy()
         return duals
@@ -164,10 +164,10 @@ class RowVisits:
 class LaneVisits:
     """Epochs of up to LANES classes together; unused columns are zero."""
 
-    def __init__(self, objective: Problem, initial_points: list[InitialPoint], options: Parameters):
-        self.objective, self.options, self.n_classes = objective, options, len(initial_points)
+    def __init__(self, problem: Problem, initial_points: list[InitialPoint], options: Parameters):
+        self.problem, self.options, self.n_classes = problem, options, len(initial_points)
         first, n = initial_points[0], len(initial_points[0].y)
-        self.bucket = bucket_for(objective)
+        self.bucket = bucket_for(problem)
         self.samples = np.zeros(n, sdca_classes.SAMPLE)
         self.samples["weight"], self.samples["curvature"] = first.weight, first.curvature()
         self.samples["lane"] = -1
@@ -179,9 +179,9 @@ class LaneVisits:
             self.labels[:, c] = initial.y
             self.b[:, c] = initial.y * initial.a
             self.bias[c] = initial.bias
-        self.t = aligned_zeros((n if objective.phi.keeps_logits else 0, LANES))
-        self.bias_curvature = intercept_curvature(objective, first)
-        self.v = aligned_zeros((objective.n_weights, LANES))
+        self.t = aligned_zeros((n if problem.phi.keeps_logits else 0, LANES))
+        self.bias_curvature = intercept_curvature(problem, first)
+        self.v = aligned_zeros((problem.n_weights, LANES))
         if self.b.any():
             self.v[...] = self.weights_of(self.labels * self.b)
         self.refresh(list(range(len(initial_points))))
@@ -189,8 +189,8 @@ class LaneVisits:
 
     def weights_of(self, duals: np.ndarray) -> np.ndarray:
         """Return the unshrunk weights of dual variables, a column for each class."""
-        factors = self.samples["weight"][:, None] * duals / self.objective.l2
-        return sdca_classes.weights_of(*self.objective.rows, factors, self.objective.n_weights)
+        factors = self.samples["weight"][:, None] * duals / self.problem.l2
+        return sdca_classes.weights_of(*self.problem.rows, factors, self.problem.n_weights)
 
     def refresh(self, classes: list[int]) -> None:
         """Recompute the logits from the dual variables, to remove accumulated rounding.
@@ -204,10 +204,10 @@ class LaneVisits:
 
     def run(self, epoch: int, problems: Sequence[int]) -> dict[int, float]:
         """Visit the samples once; return estimates of the gaps."""
-        objective = self.objective
+        problem = self.problem
         plan = visits.shuffled(len(self.samples), self.bucket, self.options.seed, epoch)
         estimates = sdca_classes.epoch(
-            *objective.rows,
+            *problem.rows,
             plan,
             self.samples,
             self.b,
@@ -215,9 +215,9 @@ class LaneVisits:
             self.v,
             self.bias,
             self.n_classes,
-            *objective.loss,
-            objective.l2,
-            objective.shrink,
+            *problem.loss,
+            problem.l2,
+            problem.shrink,
             self.bias_curvature,
         )
         self.update_multiplier()
@@ -225,7 +225,7 @@ class LaneVisits:
 
     def update_multiplier(self) -> None:
         """Update the multipliers, which are the intercepts; see `RowVisits.update_multiplier`."""
-        if self.objective.intercept:
+        if self.problem.intercept:
             duals = self.labels * self.b
             duals *= self.samples["weight"][:, None]
             self.bias += self.bias_curvature * np.add.reduce(duals, axis=0)
@@ -235,6 +235,6 @@ class LaneVisits:
         self.refresh(list(problems))
         return {k: (self.v[:, k].copy(), float(self.bias[k])) for k in problems}
 
-    def duals(self, problem: int) -> np.ndarray:
+    def duals(self, k: int) -> np.ndarray:
         """Return the current dual variables of a class."""
-        return np.asarray(self.labels[:, problem] * self.b[:, problem])
+        return np.asarray(self.labels[:, k] * self.b[:, k])

@@ -161,11 +161,11 @@ class Linearization(NamedTuple):
     step_gap: float
 
 
-def predicted(objective: Problem, state: RowState, wx: np.ndarray) -> RowState:
+def predicted(problem: Problem, state: RowState, wx: np.ndarray) -> RowState:
     """Return the state at new predictions, where the current dual variables are to be certified."""
     kinks: tuple[np.ndarray, ...] = ()
-    if objective.intercept and not objective.phi.is_smooth:
-        kinks = _kinks(state.examples, wx, objective.phi.corners(state.examples["y"]))
+    if problem.intercept and not problem.phi.is_smooth:
+        kinks = _kinks(state.examples, wx, problem.phi.corners(state.examples["y"]))
     return state._replace(wx=wx, kinks=kinks, certified=state.a)
 
 
@@ -184,9 +184,7 @@ def _kinks(
     return kinks[order], *(np.append(0.0, np.cumsum(weight * share)) for share in (rises, falls))
 
 
-def intercept_derivatives(
-    objective: Problem, state: RowState, biases: Sequence[float]
-) -> np.ndarray:
+def intercept_derivatives(problem: Problem, state: RowState, biases: Sequence[float]) -> np.ndarray:
     """Return the first and second derivatives of the sum of the losses by the intercept.
 
     Returns
@@ -201,47 +199,47 @@ def intercept_derivatives(
             - falls[-1]
         )
         return np.array([gradient, np.zeros_like(gradient)])
-    each = (objective.derivatives(state.examples, state.wx, bias) for bias in biases)
+    each = (problem.derivatives(state.examples, state.wx, bias) for bias in biases)
     return np.array([[part.sum() for part in pair] for pair in each]).T
 
 
-def dual_residual(objective: Problem, state: RowState) -> np.ndarray | None:
+def dual_residual(problem: Problem, state: RowState) -> np.ndarray | None:
     """Return the sums over all rows that `projected` has to know, if there is an intercept."""
-    if not objective.intercept:
+    if not problem.intercept:
         return None
     examples = state.examples
-    return objective.phi.dual_sums(examples["weight"], examples["y"], state.certified)
+    return problem.phi.dual_sums(examples["weight"], examples["y"], state.certified)
 
 
-def projected(objective: Problem, state: RowState, residual: np.ndarray | None) -> RowState:
+def projected(problem: Problem, state: RowState, residual: np.ndarray | None) -> RowState:
     """Make the dual variables feasible for an intercept: shift or scale them to a sum of 0.
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     state : RowState
     residual : ndarray or None
         `dual_residual` of all rows.
     """
     if residual is None:
         return state
-    a = objective.phi.balanced(state.certified, state.examples["y"], residual)
+    a = problem.phi.balanced(state.certified, state.examples["y"], residual)
     return state._replace(certified=a)
 
 
-def gap_sums(objective: Problem, state: RowState, bias: float) -> np.ndarray:
+def gap_sums(problem: Problem, state: RowState, bias: float) -> np.ndarray:
     """Return the sums of the losses and of the Fenchel-Young gaps at the last x . w."""
-    return np.array(objective.gaps(state.examples, state.certified, state.wx, bias))
+    return np.array(problem.gaps(state.examples, state.certified, state.wx, bias))
 
 
 def tangents(
-    objective: Problem, state: RowState, w: np.ndarray, bias: float, after_step: bool
+    problem: Problem, state: RowState, w: np.ndarray, bias: float, after_step: bool
 ) -> tuple[RowState, float, float]:
     """Return the losses at a point, without sums of their derivatives.
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     state : RowState
     w, bias
         The point.
@@ -256,13 +254,13 @@ def tangents(
     step_gap : float
         An estimate of the Fenchel-Young gaps of the step's dual variables; infinity without a step.
     """
-    wx = objective.scores(w)
+    wx = problem.scores(w)
     last = None
     if after_step:
         change = (wx - state.wx) + (bias - state.bias)
         last = state.grad_pointwise, state.hess_pointwise, change
     losses, slopes, bends, duals, gap = second_order.tangents(
-        state.examples, wx, bias, *objective.loss, last, objective.threads
+        state.examples, wx, bias, *problem.loss, last, problem.threads
     )
     if not losses < FAR:
         losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
@@ -282,90 +280,88 @@ def _at(
     )
 
 
-def gradient(objective: Problem, state: RowState, factors: np.ndarray) -> np.ndarray:
+def gradient(problem: Problem, state: RowState, factors: np.ndarray) -> np.ndarray:
     """Return the gradient of the losses at the last tangents; the intercept is last.
 
     `factors` are examples to write to, whose dual variables are 1: to make them takes as long.
     """
     factors["weight"] = state.grad_pointwise
-    sums = np.zeros(objective.n_weights + 1)
-    visits.weights_of(*objective.rows, factors, sums[:-1], 1.0)
+    sums = np.zeros(problem.n_weights + 1)
+    visits.weights_of(*problem.rows, factors, sums[:-1], 1.0)
     sums[-1] = state.grad_pointwise.sum()
     return sums
 
 
-def newton_system(objective: Problem, state: RowState) -> tuple[np.ndarray, np.ndarray]:
+def newton_system(problem: Problem, state: RowState) -> tuple[np.ndarray, np.ndarray]:
     """Return the gradient and the Hessian of the losses at the last tangents."""
     return second_order.newton_system(
-        *objective.rows,
+        *problem.rows,
         state.grad_pointwise,
         state.hess_pointwise,
-        objective.n_weights,
-        objective.threads,
+        problem.n_weights,
+        problem.threads,
     )
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is far away
 def linearize(
-    objective: Problem, state: RowState, w: np.ndarray, bias: float
+    problem: Problem, state: RowState, w: np.ndarray, bias: float
 ) -> tuple[RowState, Linearization]:
     """Return the losses at a point and their derivatives, with the diagonal of the Hessian."""
     losses, wx, slopes, bends, gradient, diagonal = hessian_products.tangent(
-        *objective.rows,
+        *problem.rows,
         state.examples,
         w,
         bias,
-        *objective.loss,
-        objective.threads,
+        *problem.loss,
+        problem.threads,
     )
     if not (losses < FAR and np.isfinite(gradient).all() and np.isfinite(diagonal).all()):
         losses, slopes, bends = np.inf, np.zeros_like(slopes), np.zeros_like(bends)
         gradient, diagonal = np.zeros_like(gradient), np.zeros_like(diagonal)
     state = _at(state, wx, bias, slopes, bends, _NOTHING)
-    residual = tangent_residual(objective, state)
+    residual = tangent_residual(problem, state)
     return state, Linearization(losses, gradient, diagonal, residual, np.inf)
 
 
-def minus_slopes(objective: Problem, state: RowState) -> np.ndarray:
+def minus_slopes(problem: Problem, state: RowState) -> np.ndarray:
     """Return the dual variables of the last tangents; those of rows without weight are kept."""
     weight, a = state.examples["weight"], state.certified.copy()
     np.divide(-state.grad_pointwise, weight, out=a, where=weight > 0)
-    if objective.phi.link == "identity":  # weight * epsilon / weight may be above epsilon
-        a = objective.phi.clip_duals(a, state.examples["y"])
+    if problem.phi.link == "identity":  # weight * epsilon / weight may be above epsilon
+        a = problem.phi.clip_duals(a, state.examples["y"])
     return a
 
 
-def tangent_residual(objective: Problem, state: RowState) -> np.ndarray | None:
+def tangent_residual(problem: Problem, state: RowState) -> np.ndarray | None:
     """Return `dual_residual` of minus the derivatives at the last tangents."""
-    return dual_residual(objective, state._replace(certified=minus_slopes(objective, state)))
+    return dual_residual(problem, state._replace(certified=minus_slopes(problem, state)))
 
 
 def certified_tangents(
-    objective: Problem, state: RowState, bias: float, residual: np.ndarray | None
+    problem: Problem, state: RowState, bias: float, residual: np.ndarray | None
 ) -> tuple[RowState, float]:
     """Set the negative derivatives as the dual variables to certify; return the sum of their gaps.
 
     It is 0 unless an intercept requires them to be projected.
     """
-    state = state._replace(certified=minus_slopes(objective, state))
+    state = state._replace(certified=minus_slopes(problem, state))
     if residual is None:
         return state, 0.0
-    state = projected(objective, state, residual)
-    _, gap = objective.gaps(state.examples, state.certified, state.wx, bias)
+    state = projected(problem, state, residual)
+    _, gap = problem.gaps(state.examples, state.certified, state.wx, bias)
     return state, gap
 
 
-def certified_step(objective: Problem, state: RowState, bias: float) -> tuple[RowState, float]:
+def certified_step(problem: Problem, state: RowState, bias: float) -> tuple[RowState, float]:
     """Have a Newton step's dual variables certified, and return the sum of their gaps.
 
     It is infinite if they are out of the conjugate's domain.
     """
-    _, gap = objective.gaps(state.examples, state.step_duals, state.wx, bias)
+    _, gap = problem.gaps(state.examples, state.step_duals, state.wx, bias)
     return state._replace(certified=state.step_duals), gap
 
 
-def hessian_product(objective: Problem, state: RowState, s: np.ndarray) -> np.ndarray:
+def hessian_product(problem: Problem, state: RowState, s: np.ndarray) -> np.ndarray:
     """Return the product of the Hessian of the losses and a vector."""
-    return hessian_products.product(
-        *objective.rows, state.hess_pointwise, s, threads=objective.threads
-    )
+    return hessian_products.product(*problem.rows, state.hess_pointwise, s, threads=problem.threads)

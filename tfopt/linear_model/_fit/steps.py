@@ -23,7 +23,7 @@ class Steps(ABC):
         """The problems that it is solving."""
 
     @abstractmethod
-    def start(self, problem: int, w: np.ndarray, bias: float) -> None:
+    def start(self, k: int, w: np.ndarray, bias: float) -> None:
         """Begin at a point."""
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Steps(ABC):
         """Compute the duality gaps of the points that no step led on from."""
 
     @abstractmethod
-    def end(self, problem: int) -> None:
+    def end(self, k: int) -> None:
         """Take no more steps of a problem, if there were any."""
 
     def state(self) -> dict[str, Any]:

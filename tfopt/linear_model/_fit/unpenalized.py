@@ -51,26 +51,26 @@ class Moved(NamedTuple):
 
 @np.errstate(over="ignore", invalid="ignore")
 def moved_duals(
-    objective: Problem, features: Features, state: RowState, w: np.ndarray, losses: float
+    problem: Problem, features: Features, state: RowState, w: np.ndarray, losses: float
 ) -> Moved | None:
     """Move the dual variables that are to be certified, at weights with these losses.
 
     None: they could not be moved far enough.
     """
-    examples, free, a = state.examples, objective.penalties.are_free, state.certified
+    examples, free, a = state.examples, problem.penalties.are_free, state.certified
     weight, bends, H = examples["weight"], state.hess_pointwise, np.zeros((0, 0))
-    is_bound, last = free & (w != 0) if objective.positive else free, math.inf
+    is_bound, last = free & (w != 0) if problem.positive else free, math.inf
     for _ in range(ROUNDS):
-        u = np.zeros(objective.n_weights)
-        visits.weights_of(*objective.rows, state.examples_with(a), u, 1.0)
+        u = np.zeros(problem.n_weights)
+        visits.weights_of(*problem.rows, state.examples_with(a), u, 1.0)
         bound = np.flatnonzero(is_bound | (free & (u > 0)))
-        if objective.positive and bound.size > SPARE + MORE * np.count_nonzero(w):
+        if problem.positive and bound.size > SPARE + MORE * np.count_nonzero(w):
             return None  # far from the minimum
-        left = np.append(u[bound], weighted_sum(weight, a) if objective.intercept else 0.0)
+        left = np.append(u[bound], weighted_sum(weight, a) if problem.intercept else 0.0)
         is_known = len(H) == left.size
         if not is_known:
             is_bound[bound], few = True, features.rows(bound)
-            H = _curvature(objective, few, bends, bound.size)
+            H = _curvature(problem, few, bends, bound.size)
             diagonal = np.diagonal(H).copy()
         cost = weighted_sum(np.square(left), 1 / diagonal) / 2
         if cost <= LEAST * losses or last / 4 < cost <= MOST * losses:
@@ -78,19 +78,19 @@ def moved_duals(
         last = cost
         if not second_order.solve(H, left, is_known):
             return None
-        change = visits.predictions(*few, left[:-1], 0.0, objective.threads) + left[-1]
+        change = visits.predictions(*few, left[:-1], 0.0, problem.threads) + left[-1]
         moved = a - np.divide(bends * change, weight, out=np.zeros_like(a), where=weight > 0)
-        a = objective.phi.clip_duals(moved, examples["y"])
+        a = problem.phi.clip_duals(moved, examples["y"])
         if (a != moved).any():
             bends, H = np.where(a == moved, bends, 0.0), np.zeros((0, 0))
     return None
 
 
-def _curvature(objective: Problem, few: Rows, bends: np.ndarray, n: int) -> np.ndarray:
+def _curvature(problem: Problem, few: Rows, bends: np.ndarray, n: int) -> np.ndarray:
     """Return the Hessian by some weights and the intercept, whatever depends on what."""
     nothing = np.zeros_like(bends)
-    _, H = second_order.newton_system(*few, nothing, bends, n, objective.threads)
-    if not objective.intercept:
+    _, H = second_order.newton_system(*few, nothing, bends, n, problem.threads)
+    if not problem.intercept:
         H[-1] = H[:, -1] = 0.0
     diagonal = np.einsum("ii->i", H)
     diagonal += np.where(diagonal > 0, RIDGE * diagonal, 1.0)
@@ -98,12 +98,12 @@ def _curvature(objective: Problem, few: Rows, bends: np.ndarray, n: int) -> np.n
 
 
 def check_separation(
-    objective: Problem, features: Features, state: RowState, w: np.ndarray, bias: float
+    problem: Problem, features: Features, state: RowState, w: np.ndarray, bias: float
 ) -> None:
     """Raise InvalidArgumentError if weights without a penalty make a likelihood grow for ever."""
-    phi, free = objective.phi, np.flatnonzero(objective.penalties.are_free)
+    phi, free = problem.phi, np.flatnonzero(problem.penalties.are_free)
     if phi.is_classification and phi.is_likelihood:
-        z = visits.predictions(*features.rows(free), w[free], 0.0, objective.threads) + bias
+        z = visits.predictions(*features.rows(free), w[free], 0.0, problem.threads) + bias
         refuse_separated(state.examples, z)
 
 

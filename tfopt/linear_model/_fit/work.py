@@ -95,91 +95,91 @@ SAMPLE_ROWS, SAMPLE_PER_WEIGHT, SAMPLE_SHARE = 2048, 32, 1 / 32
 CHEAP = 1e7
 
 
-def epoch_work(objective: Problem) -> float:
+def epoch_work(problem: Problem) -> float:
     """Return the work of visiting each example once."""
-    visit = PLAIN_VISIT if objective.phi.link is None else VISIT
-    return max(visit * n_rows(objective) + SCATTERED * objective.n_features, 1.0)
+    visit = PLAIN_VISIT if problem.phi.link is None else VISIT
+    return max(visit * n_rows(problem) + SCATTERED * problem.n_features, 1.0)
 
 
-def product_work(objective: Problem) -> float:
+def product_work(problem: Problem) -> float:
     """Return the work of a pass over the rows, or of a product with the Hessian."""
-    data, _, _, dense = objective.rows
-    return ROW * n_rows(objective) + SCATTERED * data.size + DENSE * dense.size
+    data, _, _, dense = problem.rows
+    return ROW * n_rows(problem) + SCATTERED * data.size + DENSE * dense.size
 
 
-def hessian_work(objective: Problem) -> float:
+def hessian_work(problem: Problem) -> float:
     """Return the work of forming the Hessian and factorizing it."""
-    data, _, indptr, dense = objective.rows
+    data, _, indptr, dense = problem.rows
     width, sparse_pairs = dense.shape[1], 0.0
     if data.size:
         lengths = np.diff(indptr).astype(float)
         sparse_pairs = float(weighted_sum(lengths, lengths + 1 + 2 * width)) / 2
     dense_work = float(dense.size) * ((width + 1) / 2 + 2 * DENSE)
-    factorization = FACTOR * float(objective.n_weights) ** 3 / 6
+    factorization = FACTOR * float(problem.n_weights) ** 3 / 6
     return float(PAIR * sparse_pairs + dense_work + factorization)
 
 
-def choose_linear_solver(objective: Problem) -> tuple[bool, float]:
+def choose_linear_solver(problem: Problem) -> tuple[bool, float]:
     """Return whether to factorize the Hessian, and the cost of a step in epochs."""
-    epoch = epoch_work(objective)
-    is_many = objective.n_weights > MOST_WEIGHTS
-    n_products = FEW_PRODUCTS if is_many and is_tall(objective) else PRODUCTS
-    by_products = n_products * (product_work(objective) + CALL) / epoch + 1
+    epoch = epoch_work(problem)
+    is_many = problem.n_weights > MOST_WEIGHTS
+    n_products = FEW_PRODUCTS if is_many and is_tall(problem) else PRODUCTS
+    by_products = n_products * (product_work(problem) + CALL) / epoch + 1
     if is_many:
         return False, by_products
-    with_matrix = hessian_work(objective) / epoch + 1
-    worth = WORTH_OF_ONE if objective.phi.is_quadratic else WORTH
+    with_matrix = hessian_work(problem) / epoch + 1
+    worth = WORTH_OF_ONE if problem.phi.is_quadratic else WORTH
     return (True, with_matrix) if with_matrix <= worth * by_products else (False, by_products)
 
 
-def products_before_hessian(objective: Problem) -> float:
+def products_before_hessian(problem: Problem) -> float:
     """Return after how many products a Hessian is formed, which preconditions the next ones.
 
     Infinity: none is.
     """
-    if objective.n_weights > MOST_PRECONDITIONED:
+    if problem.n_weights > MOST_PRECONDITIONED:
         return math.inf
-    product = product_work(objective) + CALL
-    return max(SHARE_OF_HESSIAN * hessian_work(objective) / product, FEW_PRODUCTS)
+    product = product_work(problem) + CALL
+    return max(SHARE_OF_HESSIAN * hessian_work(problem) / product, FEW_PRODUCTS)
 
 
-def is_tall(objective: Problem) -> bool:
+def is_tall(problem: Problem) -> bool:
     """Whether there are at least as many rows as weights."""
-    return n_rows(objective) >= objective.n_weights
+    return n_rows(problem) >= problem.n_weights
 
 
-def reuses_hessian(objective: Problem) -> bool:
+def reuses_hessian(problem: Problem) -> bool:
     """Whether it costs more to form the Hessian than another iteration."""
-    return hessian_work(objective) > CHEAP
+    return hessian_work(problem) > CHEAP
 
 
-def newton_work(objective: Problem, *, from_sample: bool = False) -> float:
+def newton_work(problem: Problem, *, from_sample: bool = False) -> float:
     """Return the work of Newton's method by the better way; infinity for too many weights.
 
     By factorization, from the weights 0 or from the minimum for a sample if there are enough rows
     for one; or by conjugate gradients with a preconditioner, from the weights 0.
     """
-    if objective.n_weights > MOST_PRECONDITIONED:
+    if problem.n_weights > MOST_PRECONDITIONED:
         return math.inf
-    steps = 1 if objective.phi.is_quadratic else STEPS
-    product, losses = product_work(objective), LOSS * n_rows(objective)
-    hessian = hessian_work(objective)
+    steps = 1 if problem.phi.is_quadratic else STEPS
+    product, losses = product_work(problem), LOSS * n_rows(problem)
+    hessian = hessian_work(problem)
     by_products = steps * ((FEW_PRODUCTS + PASSES) * (product + CALL) + losses)
     by_products += SHARE_OF_HESSIAN * hessian
-    if objective.n_weights > MOST_WEIGHTS:
+    if problem.n_weights > MOST_WEIGHTS:
         return by_products
-    if from_sample and sample_size(objective):
+    if from_sample and sample_size(problem):
         steps = SAMPLED_STEPS
     return min(steps * (hessian + PASSES * product + losses), by_products)
 
 
-def interior_work(objective: Problem) -> float:
+def interior_work(problem: Problem) -> float:
     """Return the work of the interior-point method."""
-    passes = INTERIOR_PASSES * product_work(objective) + INTERIOR_ROW * n_rows(objective)
-    return INTERIOR_STEPS * (hessian_work(objective) + passes)
+    passes = INTERIOR_PASSES * product_work(problem) + INTERIOR_ROW * n_rows(problem)
+    return INTERIOR_STEPS * (hessian_work(problem) + passes)
 
 
-def epoch_rate(objective: Problem, squared_norm: float) -> float:
+def epoch_rate(problem: Problem, squared_norm: float) -> float:
     """Return the logarithm of the factor by which an epoch lowers the gap, whatever l1 is.
 
     It falls with the condition, the rows' curvature relative to l2 (Shalev-Shwartz and Zhang,
@@ -187,32 +187,32 @@ def epoch_rate(objective: Problem, squared_norm: float) -> float:
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     squared_norm : float
         The mean of those of the rows.
     """
-    return 2 / (1 + objective.phi.curvature * squared_norm / objective.l2)
+    return 2 / (1 + problem.phi.curvature * squared_norm / problem.l2)
 
 
-def ascent_work(objective: Problem, squared_norm: float, tol: float) -> float:
+def ascent_work(problem: Problem, squared_norm: float, tol: float) -> float:
     """Return the work of epochs until the relative gap is `tol`, whatever l1 is.
 
     Parameters
     ----------
-    objective : Problem
+    problem : Problem
     squared_norm : float
         The mean of those of the rows.
     tol : float
     """
-    n_epochs = -math.log(max(tol, 1e-16)) / epoch_rate(objective, squared_norm)
-    certificates = CERTIFICATES * CERTIFICATE_PASSES * _pass_work(objective)
-    return n_epochs * epoch_work(objective) + certificates
+    n_epochs = -math.log(max(tol, 1e-16)) / epoch_rate(problem, squared_norm)
+    certificates = CERTIFICATES * CERTIFICATE_PASSES * _pass_work(problem)
+    return n_epochs * epoch_work(problem) + certificates
 
 
-def descent_work(objective: Problem, *, is_warm: bool = False, n_nonzero: int = WORKING) -> float:
+def descent_work(problem: Problem, *, is_warm: bool = False, n_nonzero: int = WORKING) -> float:
     """Return the work of coordinate descent, with so many weights that are not 0, if not fewer."""
-    n = objective.n_weights
-    data, _, indptr, dense = objective.rows
+    n = problem.n_weights
+    data, _, indptr, dense = problem.rows
     working = n if n <= 2 * WORKING else min(max(n_nonzero, WORKING), n)
     lengths = np.diff(indptr) * (working / max(n, 1))
     pairs = float(weighted_sum(lengths, lengths + 1)) / 2
@@ -221,39 +221,39 @@ def descent_work(objective: Problem, *, is_warm: bool = False, n_nonzero: int = 
         matrix += len(dense) * working * ((working + 1) / 2 + 2 * DENSE)
     if working < n:  # columns are taken
         matrix += 3 * SCATTERED * data.size
-    a_pass = _pass_work(objective)
-    exact = objective.phi.is_quadratic
+    a_pass = _pass_work(problem)
+    exact = problem.phi.is_quadratic
     steps = EXACT_STEPS if exact or is_warm else DESCENT_STEPS
     return steps * (matrix + DESCENT_PASSES * a_pass) + a_pass
 
 
-def sample_size(objective: Problem) -> int:
+def sample_size(problem: Problem) -> int:
     """Return the number of rows to sample for a starting point; 0 if sampling does not pay.
 
     A step from there is worth several from the weights 0. Least squares take one anyway.
     """
-    n = n_rows(objective)
-    size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * objective.n_weights, int(SAMPLE_SHARE * n))
-    return size if not objective.phi.is_quadratic and 8 * size <= n else 0
+    n = n_rows(problem)
+    size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * problem.n_weights, int(SAMPLE_SHARE * n))
+    return size if not problem.phi.is_quadratic and 8 * size <= n else 0
 
 
-def _pass_work(objective: Problem) -> float:
+def _pass_work(problem: Problem) -> float:
     """Return the work of a product with the rows, and of the losses."""
-    return product_work(objective) + LOSS * n_rows(objective)
+    return product_work(problem) + LOSS * n_rows(problem)
 
 
-def n_rows(objective: Problem) -> int:
+def n_rows(problem: Problem) -> int:
     """Return the number of rows."""
-    return int(objective.rows[2].size) - 1
+    return int(problem.rows[2].size) - 1
 
 
 #: The work of a millisecond, about.
 MILLISECOND = 1e7
 
 
-def reason_of(solver: str, objective: Problem, why: str) -> str:
-    """Return the reason why a solver begins with the rows of an objective."""
-    sizes = f"{count_of(objective.n_weights)} features, {count_of(n_rows(objective))} rows"
+def reason_of(solver: str, problem: Problem, why: str) -> str:
+    """Return the reason why a solver begins with the rows of a problem."""
+    sizes = f"{count_of(problem.n_weights)} features, {count_of(n_rows(problem))} rows"
     return f"{solver}: {sizes}; {why}"
 
 
