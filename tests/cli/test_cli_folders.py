@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from common.dask_cluster import kill_one, processes, tasks
 
-from tfopt.cli import readers, train
+from tfopt.cli import files, train
 from tfopt.cli.files import CommandError, File, files_in, open_url
 from tfopt.dask import cluster as dask_cluster
 from tfopt.dask.linear.executor import DaskExecutor
@@ -217,7 +217,7 @@ def test_a_file_that_has_vanished(cli, two, where, monkeypatch):
     def listed(folder):
         return [*files_in(folder), File(str(two / "zz"), "two/zz")]
 
-    monkeypatch.setattr(readers, "files_in", listed)
+    monkeypatch.setattr(files, "files_in", listed)
     refused(cli("train", "two", *FLAGS, *where), "two/zz: No such file or directory")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -52,12 +51,14 @@ class _ClusterPredictor:
         parts = [dask.delayed(predict)(*block) for block in as_blocks(X, offset=offset)]
         if not hasattr(X, "shape"):
             return parts
+        model = self._local_model()
         sample: Any = np.zeros((1, X.shape[1]))
+        model.intercept_ = np.zeros_like(model.intercept_)  # its quantiles do not cross
         if hasattr(X, "columns"):  # which are refused at once if they are others
             sample = imported("pandas").DataFrame(sample, columns=X.columns)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of its quantiles, and missing names
-            none = predict(sample, None)
+        else:
+            vars(model).pop("feature_names_in_", None)  # it does not miss the sample's names
+        none = _predict_block(model, method, sample, None)
         lengths = X.chunks[0] if hasattr(X, "chunks") else [np.nan] * len(parts)
         da = imported("dask.array")
         return da.concatenate(
