@@ -52,6 +52,7 @@ _GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", action="store_true", help=f"run at most {CASES} cases of a test")
+    parser.addoption("--rest", action="store_true", help="run what a sample leaves out")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,8 +82,9 @@ def in_sample(case: int, cases: int) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave cases out of a sample."""
-    if not config.option.sample:
+    """Leave cases out of a sample, or the sample out of what is run after it."""
+    sample, rest = config.option.sample, config.option.rest
+    if not sample and not rest:
         return
     tests: dict[object, list[pytest.Item]] = {}
     for item in items:
@@ -93,8 +95,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for number, item in enumerate(cases)
         if in_sample(number, len(cases))
     }
+    if rest:
+        chosen = {item for item in items if item not in chosen or _is_run_again(item)}
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
+
+
+def _is_run_again(item: pytest.Item) -> bool:
+    """Whether a sample has only a part of a test, or nothing of its folder."""
+    folder = item.path.relative_to(HERE).parts[0]
+    return folder in LEFT_OUT or item.get_closest_marker("sampled_in_part") is not None
 
 
 @pytest.fixture(params=[tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])

@@ -32,6 +32,7 @@ def _tried(law: Law, draws: list[Draw]) -> None:
         pytest.fail(f"{why}. In tests/, run this program again:\n\n{text}")
 
 
+@pytest.mark.sampled_in_part
 @pytest.mark.parametrize("name", LAWS)
 def test_law(name: str, pytestconfig: pytest.Config) -> None:
     """In a sample, a law is tried on its further draws alone."""
