@@ -40,7 +40,7 @@ def test_help_fits_two_screens(cli, command):
     lines = outcome.out.splitlines()
     assert len(lines) <= 48 and max(map(len, lines)) <= 80
     assert lines[0].startswith("usage: tfopt")
-    assert command or "Exit codes: 0 done, 1 refused" in outcome.out
+    assert command or "Exit codes: 0 done, 1 error" in outcome.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -179,8 +179,8 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/linear_model/_fit/work.py::descent_work: matrix += 3 * SCATTERED "
     "* data.size -> matrix += 3 / SCATTERED * data.size": (_WAY),
     "tfopt/linear_model/_fit/work.py::hessian_work: factorization = FACTOR *"
-    " float(objective.n_weights) ** 3 / 6 -> factorization = FACTOR * float(obj"
-    "ective.n_weights) * 3 / 6": (_WAY),
+    " float(problem.n_weights) ** 3 / 6 -> factorization = FACTOR * float(pro"
+    "blem.n_weights) * 3 / 6": (_WAY),
     "tfopt/linear_model/_fit/work.py::product_work: return ROW * _n_rows(obj"
     "ective) + SCATTERED * data.size + DENSE * dense.size -> return ROW * _n_ro"
     "ws(objective) + SCATTERED * data.size + DENSE": (_WAY),
