@@ -285,6 +285,7 @@ class Sources(sdist):
     def make_distribution(self) -> None:
         for folder in self.FOLDERS:
             self.filelist.graft(folder)
+        self.filelist.append("CONTRIBUTING.md")
         for pattern in self.GENERATED:
             self.filelist.exclude(pattern)
         for pattern in self.LEFT:
