@@ -28,6 +28,8 @@ from tfopt.linear_model import Executor, ProcessExecutor, ThreadExecutor, fit_bl
 from tfopt.linear_model._blocks.input import FirstBlocks
 
 TESTS = Path(__file__).parents[1]
+#: Where other processes find what tests import.
+PATH = os.pathsep.join([str(TESTS.parent), str(TESTS), str(TESTS / "cluster")])
 
 
 @contextlib.contextmanager
@@ -47,14 +49,13 @@ def ray_executor() -> Iterator[Any]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Ray's own
-        path = os.pathsep.join([str(TESTS.parent), str(TESTS)])
         is_ours = not ray.is_initialized()
         ray.init(
             ignore_reinit_error=True,
             num_cpus=3,
             include_dashboard=False,
             log_to_driver=False,
-            runtime_env={"env_vars": {"PYTHONPATH": path}},
+            runtime_env={"env_vars": {"PYTHONPATH": PATH}},
         )
         try:
             with RayExecutor(3, num_cpus=0) as executor:
@@ -152,7 +153,7 @@ def test_processes_of_mpi(tmp_path: Path) -> None:
     if start is None:
         pytest.skip("there is no mpiexec")
     program = [sys.executable, "-m", "mpi4py", executor_cases.__file__]
-    paths = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([PATH, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [start, "-n", "3", *program, str(tmp_path / "bits")],
         env=os.environ | {"PYTHONPATH": paths},

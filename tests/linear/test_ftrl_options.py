@@ -336,7 +336,7 @@ def test_refusals(options: dict[str, Any], message: str) -> None:
     before = state_of(model)
     for call in (model.fit, model.partial_fit):
         if "early_stopping" in options and call == model.partial_fit:
-            message = "early_stopping=True is of fit"
+            message = "early_stopping=True needs fit"
         elif options.get("class_weight") == "even" and call == model.partial_fit:
             message = "needs all samples"
         model.set_params(**options)

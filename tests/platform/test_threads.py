@@ -165,7 +165,8 @@ def _in_child() -> int:
     return tfopt.threads.get_num_threads()
 
 
-def test_spawned_children_use_threads() -> None:
+def test_spawned_children_use_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # Dask's nannies leave 1 there
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(_in_child) == threads._usable_cpus()
 

@@ -108,8 +108,8 @@ RULES: dict[Any, tuple[Rule, ...]] = {
     np.real: (lambda g, y, x: g,), np.imag: (lambda g, y, x: g * 1j,),
     np.conjugate: (lambda g, y, x: conj(g),),
 }  # fmt: skip
-for function, slope in SLOPES.items():
-    define(function, _times(slope))
+for _function, _slope in SLOPES.items():
+    define(_function, _times(_slope))
 for function, rules in RULES.items():
     define(function, *rules)
 no_gradients(
