@@ -48,7 +48,7 @@ class Loss:
 
 
 class Quadratic(Loss):
-    """phi*(-a) = gamma / 2 * a**2 + epsilon * |a| - a * y, for low <= a <= high
+    """A loss with ``phi*(-a) = gamma / 2 * a**2 + epsilon * |a| - a * y``, for low <= a <= high.
 
     Everything follows: phi(wx) is the largest ``-a * wx - phi*(-a)``. Of a loss of classes low and
     high are the limits of y * a.

@@ -140,7 +140,7 @@ def test_a_launch_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_refused() -> None:
     opt, var = Mirror(SGD(1.0)), there(np.ones(3))
-    with pytest.raises(tfopt.InvalidTypeError, match="no mirror: that is for float32, not float64"):
+    with pytest.raises(tfopt.InvalidTypeError, match="has no mirror: it is float64, not float32"):
         opt.mirror(var)
     opt.apply_gradients([(there(np.ones(3)), var)])  # which has none
     assert opt.get_slot_names() == []
