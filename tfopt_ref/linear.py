@@ -9,9 +9,10 @@ Zhang ("Accelerated proximal stochastic dual coordinate ascent", 2014) ::
 
     D(a) = -sum of c_i * phi*(-a_i; y_i) - l2 / 2 * |S(v)|**2,   v = sum of c_i * a_i * x_i / l2
 
-with ``S(v) = sign(v) * max(|v| - l1 / l2, 0)``, where for a b the sum of c_i * a_i has to be 0. With
-an l2 of 0, ``|sum of c_i * a_i * x_i|`` may nowhere be above l1. Where the largest D is, w is S(v). If
-each weight has a factor, it multiplies l1 and l2; if none may be negative, l1 is infinite below 0.
+with ``S(v) = sign(v) * max(|v| - l1 / l2, 0)``, where for a b the sum of c_i * a_i has to be 0.
+With an l2 of 0, ``|sum of c_i * a_i * x_i|`` may nowhere be above l1. Where the largest D is, w is
+S(v). If each weight has a factor, it multiplies l1 and l2; if none may be negative, l1 is infinite
+below 0.
 Whichever method finds w, b and a: the minimum is between P - gap and P.
 """
 

@@ -79,14 +79,14 @@ def _refusal(levels: Mapping[str, str]) -> str:
         if l1 or solver not in ("auto", "newton-cg"):
             return "the multinomial loss has one solver, without l1"
         loss = "logistic"
-    if solver in ("newton-cholesky", "newton-cg", "interior-point") and l1:
+    if solver in ("newton-cholesky", "newton-cg") and l1:
         return "this solver is for l1 = 0"
     if solver in ("newton-cholesky", "newton-cg", "cd") and cornered:
         return "this solver is for smooth losses"
     if solver == "interior-point" and not cornered:
         return "this solver is for losses with a corner"
-    if not l2 and (cornered or solver not in ("auto", "cd")):
-        return "without l2 there is coordinate descent alone"
+    if not l2 and solver not in ("auto", "interior-point" if cornered else "cd"):
+        return "without l2 there is coordinate descent, or the interior point for corners, alone"
     return ""
 
 

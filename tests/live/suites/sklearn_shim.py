@@ -74,6 +74,7 @@ class LogisticRegression(_Stand):
     """
 
     _absent = {"penalty": "deprecated"}
+    loss = "logistic"  # whose probabilities are those of predictions
 
     def __init__(
         self,
