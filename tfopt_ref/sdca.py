@@ -66,9 +66,9 @@ def uniform(random: Iterator[int]) -> float:
 
 
 def importance(problem: Problem, a: Numbers, wx: Numbers) -> list[float]:
-    """Return how far each example is from its optimum (Csiba, Qu and Richtarik, 2015) ::
+    """Return ``c * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|`` of each example.
 
-    c * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|
+    It is how far an example is from its optimum (Csiba, Qu and Richtarik, 2015).
     """
     phi, l2 = problem.phi, problem.l2
     return [
