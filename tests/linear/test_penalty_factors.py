@@ -144,7 +144,8 @@ def test_gaps_of_penalties_are_those_of_their_conjugates(seed: int) -> None:
     penalties = Penalties.of(9, l1, l2, factor, positive)
     beyond = np.maximum(np.maximum(u, -np.inf if positive else -u) - l1 * factor, 0)
     has_square = l2 * factor > 0
-    u = np.where(has_square, u, u - np.sign(u) * beyond)  # within the conjugate's domain
+    lowest = np.full(9, -np.inf) if positive else -l1 * factor
+    u = np.where(has_square, u, np.clip(u, lowest, l1 * factor))  # within the conjugate's domain
     conjugates = np.divide(np.square(beyond), 2 * l2 * factor, out=np.zeros(9), where=has_square)
     value = l1 * factor * np.abs(w) + l2 * factor * np.square(w) / 2
     np.testing.assert_allclose(penalties.gaps(w, u), value + conjugates - u * w, atol=1e-12)
