@@ -98,7 +98,8 @@ def test_passes(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
     np.testing.assert_array_equal(norms, [sdca.square(x) for x in twin.x])
     wx = kernel.predictions(*problem.rows, v, shrink)
     np.testing.assert_array_equal(wx, [linear.dot(x, v, shrink) for x in twin.x])
-    value, slope, conjugate = rounding(loss, a, y, wx)
+    slopes = np.array([twin.phi.slope(*pair) for pair in zip(wx.tolist(), y.tolist(), strict=True)])
+    value, slope, conjugate = rounding(loss, a, y, wx, slopes)
     steep = weight * np.sqrt(norms + problem.l2 * twin.phi.gamma)
     pairs = list(zip(wx.tolist(), y.tolist(), strict=True))
     values = [twin.phi.value(*pair) for pair in pairs]
@@ -114,15 +115,24 @@ def test_passes(loss: str, dtype: str, index: str, data: st.DataObject) -> None:
     TRIED["SDCA passes", dtype, loss, index] += 1
 
 
-def rounding(loss: str, a: np.ndarray, y: np.ndarray, wx: np.ndarray) -> tuple[Any, Any, Any]:
+def rounding(
+    loss: str, a: np.ndarray, y: np.ndarray, wx: np.ndarray, slopes: np.ndarray
+) -> tuple[Any, Any, Any]:
     """Return by how much two ways to compute phi(wx), a + phi'(wx) and phi*(-a) may differ.
 
-    Of Gamma, whose terms cancel: each function, sum and product has an error of at most eps of its
-    result. In s = log(y) - wx that is ``eps * (abs(log(y)) + abs(s))``, times the derivative by s.
+    Their terms may cancel, and each function, sum and product has an error of at most eps of its
+    result: in y - wx, times the slope, and in the parts of a + phi' and of phi*. In Gamma's
+    s = log(y) - wx it is ``eps * (abs(log(y)) + abs(s))``, times the derivative by s.
     """
+    eps = 4 * np.finfo(float).eps
     if loss != "gamma_loss":
-        return 0.0, 0.0, 0.0
-    s, b, eps = np.log(y) - wx, 1 + a, 4 * np.finfo(float).eps
+        sizes = np.abs(y) + np.abs(wx)
+        return (
+            eps * np.abs(slopes) * sizes,
+            eps * (np.abs(a) + np.abs(slopes) + sizes),
+            eps * np.abs(a) * (1 + np.abs(a) + np.abs(y)),
+        )
+    s, b = np.log(y) - wx, 1 + a
     of_s, of_y = 1 + np.abs(np.log(y)) + np.abs(s), 1 + np.abs(np.log(y))
     of_b = np.abs(np.log(b, where=b > 0, out=np.zeros_like(b)))
     return (

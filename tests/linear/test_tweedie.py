@@ -62,7 +62,7 @@ def test_a_step_is_the_specifications(
     a = -abs(a) if y == 0 else a
     twin: Any = loss_named("tweedie_loss", power)
     found, expected = step(a, y, wx, K, power), twin.step(a, y, wx, K)
-    z = wx - K * (found - a)
+    z = wx + K * (found - a)
     # what rounding of wx - K * a makes of the slope: it is the least where K is large
     noise = 1e-15 * (abs(wx) + K * abs(a)) / max(K, 1 / bend(z, y, power))
     # what rounding of z and of log(y) makes of -phi'(z), which the specification returns
