@@ -72,7 +72,7 @@ def importance(problem: Problem, a: Numbers, wx: Numbers) -> list[float]:
     """
     phi, l2 = problem.phi, problem.l2
     return [
-        float(c) * math.sqrt(square(x) + l2 * phi.gamma) * abs(a_i + phi.slope(z, float(y)))
+        float(c) * math.sqrt(square(x) + l2 * phi.gamma) * abs(float(a_i) + phi.slope(z, float(y)))
         for x, y, c, a_i, z in zip(*problem[:3], a, wx, strict=True)
     ]
 
