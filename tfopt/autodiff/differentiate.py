@@ -22,7 +22,7 @@ def gradients(record: Tape, targets: list[Any], sources: list[Any], seeds: list[
     record : Tape
     targets, sources : list of Tensor or Variable
     seeds : list
-        The upstream gradient of each target; ones where it is None or missing.
+        The upstream gradient of each target; None or missing: ones.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def zeros_like(source: Any) -> Tensor:
 def gradients_of_elements(record: Tape, target: Any, sources: list[Any]) -> list[list[Any]]:
     """Return the gradients of each element of a target.
 
-    Of a target without elements they are those of an empty seed, which say what it depends on.
+    An empty target is differentiated with an empty seed, which shows what it depends on.
     """
     n = int(np.prod(target.shape))
     rows = []

@@ -37,7 +37,7 @@ def without_rule(
     name: str, function: Callable[..., Any], args: Any, kwargs: Any, rule: Rule = None,
     sized: bool = False,
 ) -> Any:  # fmt: skip
-    """Compute something that has no rule: with CUT, because it has no gradient.
+    """Call a function that has no rule; CUT says that it has no gradient.
 
     Tensors may be anywhere in the arguments; arrays in what is returned become tensors. `sized`
     says that the shapes and dtypes of the arguments decide those of the result.
@@ -53,7 +53,7 @@ def without_rule(
 class Arguments:
     """The arguments of a call, and the places of the tensors among them.
 
-    What is recorded has copies of arrays and containers, which their owners may change.
+    A record holds copies of arrays and containers, because their owners may change them.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Arguments:
         ]
 
     def filled(self, values: Iterable[Any]) -> Any:
-        """Return arguments and keywords with others in the places of the tensors."""
+        """Return arguments and keywords with values in the places of the tensors."""
         given = list(self.leaves)
         for k, value in zip(self.places, values, strict=True):
             given[k] = value
@@ -79,7 +79,7 @@ def carried_out(
     name: str, function: Callable[..., Any], args: Any, kwargs: Any,
     define: Callable[[Op, int], None], sized: bool,
 ) -> Any:  # fmt: skip
-    """Compute something by an operation of its own, which is given its rules."""
+    """Record a call of a function as one operation, whose rules `define` sets."""
     arguments = Arguments(args, kwargs)
     first: list[Any] = []
     wanted = [True]

@@ -21,12 +21,12 @@ def fitted(who: str, place: int, g: Any, x: Any) -> Any:
     Parameters
     ----------
     who : str
-        Whose gradient it is, for messages.
+        The function that returned the gradient, for messages.
     place : int
         Which of its gradients.
     g : tensor, variable, array_like, IndexedSlices or None
     x
-        The input. What is no tensor, or not of floating or complex numbers, has no gradient.
+        The input. Only tensors of floating or complex numbers have gradients.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def fitted(who: str, place: int, g: Any, x: Any) -> Any:
     Raises
     ------
     ValueError
-        If the shape is another one, rows are not rows of the input, or g is no array of numbers.
+        If the shapes differ, the input lacks one of the rows, or g is not an array of numbers.
     """
     if g is None or not isinstance(x, Tensor) or not engine.is_differentiable(x):
         return None

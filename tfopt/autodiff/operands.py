@@ -16,7 +16,7 @@ __all__ = ["array_operand", "as_tensor", "operand"]
 
 
 def operand(value: Any) -> Any:
-    """Return what operations take: a list that holds tensors as one tensor, slices densified.
+    """Return the operand of an operation: a list of tensors stacked, slices densified.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def operand(value: Any) -> Any:
 
 
 def array_operand(value: Any) -> Any:
-    """Return what functions of arrays take: a Python number as an array, too."""
+    """Return the operand of a function of arrays: a Python number becomes an array."""
     made = operand(value)
     return np.asarray(made) if isinstance(made, (bool, int, float, complex)) else made
 
@@ -59,7 +59,7 @@ def as_tensor(value: Any) -> Tensor:
     Raises
     ------
     ValueError
-        If the value is no array and cannot become one of numbers.
+        If the value cannot be converted to an array of numbers.
     """
     if isinstance(value, Tensor):
         return value

@@ -17,8 +17,7 @@ class Parameters(NamedTuple):
     Parameters
     ----------
     by_name : tuple of str
-        In their order; those that are positional alone are among them, since a call that names one
-        has failed before.
+        In order. Positional-only ones are included, since a call that names one fails anyway.
     keyword_only : frozenset of str
     var_keyword : bool
         Whether it takes any other keyword, too.

@@ -1,4 +1,4 @@
-"""Folders of checkpoint files, here or where fsspec reaches; a manifest lists the valid ones."""
+"""Folders of checkpoint files, local or through fsspec; a manifest lists the valid files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Folder:
     Parameters
     ----------
     url : str
-        A path, or what fsspec takes: ``s3://bucket/folder``, say.
+        A path or an fsspec URL such as ``s3://bucket/folder``.
     """
 
     def __init__(self, url: str) -> None:
@@ -83,7 +83,7 @@ class Folder:
             raise CheckpointError(f"{self.url}: there is no {name}") from None
 
     def manifest(self, identity: dict[str, Any]) -> dict[str, Any]:
-        """Return the manifest, whose identity must be this one.
+        """Return the manifest, which must have this identity.
 
         Raises
         ------

@@ -29,9 +29,9 @@ _DIRECT = getattr(os, "O_DIRECT", 0)  # not every system has it
 class Writer:
     """Writes to an empty file in a separate thread.
 
-    When the `with` block has ended without an exception, everything has been written, though not
-    synced to disk. If Ctrl-C comes while the end of the thread is waited for, it may still write to
-    this file, but to no other that is opened later.
+    After the `with` block ends without an exception, everything has been written, though not synced
+    to disk. If Ctrl-C interrupts the wait for the thread, the thread may still write to this file,
+    but to no file that is opened later.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`tfopt train` on a Dask cluster: where its rows are, and its checkpoints."""
+"""`tfopt train` on a Dask cluster: the places of its rows, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Cluster(Place):
         settings: Settings,
         lengths: list[int] | None,
     ) -> Any:
-        """Fit an estimator of `tfopt.dask`; save it, and take it up, as the flags say."""
+        """Fit an estimator of `tfopt.dask`, with the flags for saving and resuming."""
         resume = None
         if self._files.wanted:
             saved = _RunFolder(self._files, settings, train)
@@ -192,8 +192,8 @@ class _RunFolder:
     def begin(self) -> str | None:
         """Return the folder if the run is to be resumed and there is a checkpoint.
 
-        Otherwise, if this run is to be saved, remove an earlier one. A CommandError says that the
-        folder is of a run with other settings or data, or of no run.
+        Otherwise remove an earlier run, if this one is to be saved. A CommandError says that the
+        folder belongs to a run with other settings or data, or to no run.
         """
         saved = self._saved() if self._folder.has(MANIFEST) else None
         if self._flags.resume and saved:

@@ -1,4 +1,4 @@
-"""Columns of Arrow as numbers: values, days since 1970, or the numbers of texts."""
+"""Columns of Arrow as numbers: values, days since 1970, or the positions of texts in a list."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Converted(NamedTuple):
     values : ndarray, shape (rows,)
         NaN where a value is missing or faulty.
     levels : sequence of str
-        The texts that values of text are the numbers of.
+        The texts; a value of a text column is a position in this list.
     faulty : ndarray of bool, shape (rows,), or None
-        Where there is a value that is not of the wanted kind; None: nowhere.
+        True where a value is not of the wanted kind; None: nowhere.
     """
 
     kind: Kind | None
@@ -48,9 +48,9 @@ class Converted(NamedTuple):
 
 
 def convert(array: Any, wanted: Kind | None = None) -> Converted | None:
-    """Return an array of Arrow as numbers, of its own kind or a wanted one; None: it is no column.
+    """Return an Arrow array as numbers, of its own kind or the wanted one; None if it cannot be.
 
-    Only text can become another kind, and everything text.
+    Text can become any kind, and any kind can become text.
     """
     kind = array.type
     if types.is_dictionary(kind) and not _is_text(kind.value_type):
@@ -108,7 +108,7 @@ def _texts(array: Any) -> Converted | None:
 
 
 def numbers_in(texts: Sequence[str]) -> np.ndarray:
-    """Return the numbers that texts are; NaN: none."""
+    """Parse texts as numbers; NaN where that fails."""
     return np.array([*map(_number, texts)], np.float64)
 
 
@@ -120,7 +120,7 @@ def _number(text: str) -> float:
 
 
 def days_in(texts: Sequence[str]) -> np.ndarray:
-    """Return the days since 1970 of texts that are dates or times of ISO 8601; NaN: none."""
+    """Parse dates or times of ISO 8601 as days since 1970; NaN where that fails."""
     return np.array([*map(_days, texts)], np.float64)
 
 

@@ -36,10 +36,10 @@ class Piece(NamedTuple):
     columns : list of pyarrow.Array
         Those that were asked for.
     numbers : ndarray of int64, shape (rows,)
-        Of each row, as the file counts them: from 1, the header of a CSV file included.
+        The number of each row in the file, counted from 1 at the header.
     malformed : list of tuple
-        Of each row that has another number of fields than the header: its number, that of its
-        fields, and that of the header's.
+        For each row with more or fewer fields than the header: its number, its count of fields,
+        and the header's.
     """
 
     columns: list[Any]
@@ -73,7 +73,7 @@ def csv_pieces(
     separator : str
     n_columns : int
     chosen, as_text : sequence of int
-        The columns to read, and those of them that are to be text, whatever is in them.
+        The columns to read, and those of them to read as text.
     missing : sequence of str
         The texts of missing values, besides `MISSING`.
     """
@@ -169,7 +169,7 @@ def _end_of_rows(block: bytearray, n: int) -> int:
 
 
 def line_of(file: File, number: int, separator: str) -> int:
-    """Return the line at which a row of a CSV file begins, given its number as of `Piece`."""
+    """Return the line at which a row of a CSV file begins, given its number in `Piece`."""
     if file.path == "-":  # it cannot be read again
         return number
     with file.opened() as source, open_binary(source) as stream:

@@ -1,4 +1,4 @@
-"""`tfopt cv`: the best penalty of a list, by the estimators that choose one, and its table."""
+"""`tfopt cv`: choose the best of several penalties by cross-validation, and print a table."""
 
 from __future__ import annotations
 

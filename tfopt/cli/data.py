@@ -24,7 +24,7 @@ MAX_LABEL = 2.0**53 - 1
 
 
 class Layout(NamedTuple):
-    """How the features of training data are numbered or named, which holds for other data, too."""
+    """How training data number or name their features; other data must do the same."""
 
     zero_based: bool
     columns: Columns | None
@@ -37,7 +37,7 @@ class Data:
     Attributes
     ----------
     features : scipy CSR matrix or ndarray, shape (rows, features), or Table
-        Of a table, an array unless it has many texts; a `Table` until it is encoded.
+        A `Table` until it is encoded, then an array, or a CSR matrix if most columns are text.
     labels : ndarray, shape (rows,)
         NaN where a label is absent or, in a table, not one of the model's.
     zero_based : bool
@@ -51,7 +51,7 @@ class Data:
     columns : Columns or None
         Of a table.
     offset : ndarray, shape (rows,), or None
-        What is added to the margin of each row.
+        Added to the margin of each row.
     """
 
     features: Any
@@ -176,7 +176,7 @@ def find_classes(name: str, labels: np.ndarray, loss: str) -> tuple[float, ...]:
 def class_weights(
     name: str, text: str | None, labels: tuple[Any, ...]
 ) -> dict[float, float] | str | None:
-    """Return the weights of --class-weight by the index of each label, or what is for all."""
+    """Return the weights of --class-weight by the index of each label; None and "balanced" stay."""
     if text is None or text == "balanced":
         return text
     index = {show_label(label): float(k) for k, label in enumerate(labels)}
@@ -189,7 +189,7 @@ def class_weights(
 
 
 def labels_of(classes: tuple[float, ...] | None, columns: Columns | None) -> tuple[Any, ...]:
-    """Return the labels as a user knows them; of regression none."""
+    """Return the labels as the user wrote them; regression has none."""
     names = None if columns is None else columns.classes
     return names or classes or ()
 

@@ -1,4 +1,4 @@
-"""The rows of a table as they are read, piece by piece: converted, checked and kept."""
+"""The rows of a table, converted and checked piece by piece as they are read."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class Wanted:
     ----------
     name : str
     place : int
-        Which column of the table it is, from 0.
+        The number of the column in the table, from 0.
     kind : str or None
-        None: whatever is in it.
+        None: any kind.
     may_miss : bool
         Whether values may be missing.
     role : str
         "feature", "label", "weight" or "offset".
     least : float
     is_checked : bool
-        Whether a value of another kind is a fault, and not just missing.
+        Whether a value of another kind is a fault; otherwise it counts as missing.
     may_be_numbers : bool
-        Whether text is numbers if all of it is.
+        Whether a column of text becomes numbers if each of its texts is one.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Faults:
     def note(
         self, rows: np.ndarray, wanted: Wanted, what: str, show: Callable[[int], str] | None = None
     ) -> None:
-        """Note that the values of some rows have a fault; `show` returns the text of one."""
+        """Record a fault in the values of some rows; `show` returns the text of a value."""
         for row in rows.tolist():
             token = None if show is None else show(row)[:40]
             message = f"the value of {wanted.name!r} {what}"
             self._of_row.setdefault(row, (message, token, wanted.place + 1))
 
     def good(self, file: File, numbers: np.ndarray, on_bad_line: str) -> np.ndarray:
-        """Return which rows are without fault; raise the first fault unless they are skipped."""
+        """Return a mask of the rows without faults; raise the first unless faults are skipped."""
         if self._of_row and on_bad_line == "error":
             row = min(self._of_row)
             raise file.error(int(numbers[row]), *self._of_row[row])
@@ -96,14 +96,14 @@ class Gathered:
     wanted : list of Wanted
         Features first.
     kinds : dict of int to str
-        The kinds of columns, by their places, that are known before the rows are read.
+        The kinds of the columns that are known before the rows are read, by their numbers.
     n_rows : int
-        How many rows to expect, if that is known.
+        The number of rows, if it is known; otherwise 0.
 
     Attributes
     ----------
     mixed : dict of int to str
-        The names of columns that have numbers in one piece, and text in another, by their places.
+        The names of columns with numbers in one piece and text in another, by their numbers.
     n_skipped : int
     """
 
@@ -130,7 +130,7 @@ class Gathered:
 
     @property
     def labels_may_be_numbers(self) -> bool:
-        """Whether labels that are text are numbers if all of them are."""
+        """Whether labels of text become numbers if each of them is one."""
         return any(each.may_be_numbers for each in self._wanted)
 
     @property
@@ -139,7 +139,7 @@ class Gathered:
         return np.concatenate([np.empty(0, np.int64), *self._numbers])
 
     def add(self, file: File, piece: Piece, on_bad_line: str) -> None:
-        """Add the rows of a piece; raise the first fault, or leave out rows that have one."""
+        """Add the rows of a piece; raise the first fault, or leave out the faulty rows."""
         faults, columns = Faults(), []
         for k, (wanted, array) in enumerate(zip(self._wanted, piece.columns, strict=True)):
             column = convert(array, wanted.kind)
@@ -212,7 +212,7 @@ class Gathered:
     # ---- when all are read
 
     def settle(self, file: File, on_bad_line: str) -> None:
-        """Take text for what most of it is; the rest of it is a fault."""
+        """Give each column of text the kind of most of its texts; the others are faults."""
         faults = Faults()
         for k, wanted in enumerate(self._wanted):
             texts = [*self._levels[k]]
@@ -248,10 +248,10 @@ class Gathered:
             self._n = len(self._features)
 
     def judged(self, k: int, counts: np.ndarray) -> tuple[Kind, np.ndarray] | None:
-        """Return what the text of a column is, given how often each occurs, and parsed texts.
+        """Return the kind of a column of text, given the count of each text and the parsed texts.
 
-        It is numbers or dates if most of it is; labels are numbers if all of them are. None: it is
-        text, or no text, or what it is was known before.
+        Numbers or dates, if most of its texts are; labels are numbers only if all of them are.
+        None: the column stays text, or is not text, or its kind was known before.
         """
         is_label = self._wanted[k].role == "label"
         if self._kinds[k] != "text" or not (self._is_open[k] or self._wanted[k].may_be_numbers):
@@ -266,7 +266,7 @@ class Gathered:
         return None
 
     def changed(self, facts: Sequence[Facts]) -> dict[int, Kind]:
-        """Return the kinds of features that are not what they seemed, by their places."""
+        """Return the kinds of the features whose first rows misled, by their numbers."""
         kinds: dict[int, Kind] = {}
         for k, each in enumerate(facts):
             counts = np.array([each.texts.get(text, 0) for text in self._levels[k]], np.int64)
@@ -276,7 +276,7 @@ class Gathered:
         return kinds
 
     def clear(self) -> None:
-        """Forget the rows, but not what is known of the columns."""
+        """Forget the rows, and keep the kinds of the columns."""
         self._n, self._numbers = 0, []
 
     def _column(self, k: int) -> np.ndarray:
@@ -297,7 +297,7 @@ class Gathered:
         )
 
     def other(self, role: str) -> tuple[np.ndarray | None, list[str] | None]:
-        """Return the values of the labels or the weights, and the texts they are the numbers of.
+        """Return the values of the labels or weights, and the texts that they number.
 
         None if there are none.
         """

@@ -1,4 +1,4 @@
-"""Margins of a linear model on data, what it predicts, and the text of its scores."""
+"""The margins, predictions and scores of a linear model on data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfopt.linear_model.stored_model import StoredModel
 def margins(model: StoredModel, data: Data) -> np.ndarray:
     """Return w·x + b of every row; features without a weight are ignored.
 
-    Their shape is (rows,) or, of more than two classes, (rows, classes).
+    The shape is (rows,), or (rows, classes) for more than two classes.
     """
     X = data.features_for(model.n_features, model.settings.get("hash") is not None)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -43,7 +43,7 @@ def refuse_infinite(values: np.ndarray, data: Data) -> None:
 def predicted(model: StoredModel, margins: np.ndarray) -> np.ndarray:
     """Return the prediction for each row: a probability, a margin or a value.
 
-    Of more than two classes a column for each; probabilities are normalized.
+    More than two classes have a column each; probabilities are normalized.
     """
     if margins.ndim > 1 and model.phi.link is not None:
         return softmax(margins, axis=1) if model.phi.is_joint else probabilities(margins)
@@ -51,7 +51,7 @@ def predicted(model: StoredModel, margins: np.ndarray) -> np.ndarray:
 
 
 def evaluated(data: Data, model: StoredModel) -> Evaluation:
-    """Return what the loss and the scores of rows are computed from.
+    """Return the values from which the loss and the scores of rows are computed.
 
     Predictions that are not finite are refused, unless the loss is not finite either.
     """

@@ -1,6 +1,6 @@
-"""The options of the command line, a row each, from which parser, refusals, help and settings come.
+"""The table of the command line's options, from which parser, help and settings are made.
 
-Quick to import, for `--help`.
+It is quick to import, for the sake of `--help`.
 """
 
 from __future__ import annotations
@@ -67,33 +67,33 @@ class Option:
     Attributes
     ----------
     flag : str
-        Without hyphens before it for an argument that is found by its place.
+        A positional argument has no hyphens.
     help : str
     convert : callable or None
         Converts the text of a value, and refuses others; None: the option has no value.
     metavar : str
-        What help calls the value.
+        The value's name in the help.
     default : Any
-        None: absent, unless `shown` says what it is then.
+        None: the option is absent, unless `shown` names a default.
     of_streams : Any
-        The default of --solver ftrl, if it is another.
+        The default with --solver ftrl, if it differs.
     shown : str
         The default in words, for help.
     choices : tuple of str
-        The values; () if all that `convert` accepts are.
+        The accepted values; () for all that `convert` accepts.
     commands : tuple of str
     group : str
-        The heading of help.
+        The heading in the help.
     solvers, losses, formats : tuple of str
-        The solvers, the losses, or the formats of DATA, that it is for; () for all.
+        The solvers, losses or formats of DATA that accept it; () for all.
     setting : bool
-        Whether it is a setting of the fit, which the model file has by its name.
+        Whether the model file stores it as a setting of the fit, under its name.
     repeats : bool
-        Whether it may be given several times, for a tuple of values.
+        Whether it may be given several times; the values form a tuple.
     apart : str
         Options of a command with the same word here exclude each other.
     together : str
-        Those with the same word here are neighbours, and told together by help.
+        Neighbours with the same word here share one paragraph of the help.
     """
 
     flag: str

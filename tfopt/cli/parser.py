@@ -1,4 +1,4 @@
-"""Parses a command line by the table of options: help, refusals, defaults, settings."""
+"""Parses the command line by the table of options: help, refusals, defaults, settings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WIDTH, _LEFT = 80, 22
 
 
 class Command(NamedTuple):
-    """A command: the module and the function that run it, a line for its list, and its help."""
+    """A command: the module and function that run it, its line in the list, and its help."""
 
     run: str
     summary: str
@@ -124,8 +124,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     Returns
     -------
     argparse.Namespace
-        The options by their names, and `run`, module and function of the command; of commands that
-        read data `reading`; of those that fit `settings`.
+        The options by name, and `run`, the command's module and function. Commands that read data
+        have `reading`, those that fit have `settings`.
     """
     parser = _Parser(prog="tfopt", text="Fit linear models, and apply them.", rows=())
     parser.add_argument("--version", action="version", version=f"tfopt {tfopt.__version__}")
@@ -169,7 +169,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}{hint} (see {self.prog} --help)\n")
 
     def refuse_unknown(self, unknown: list[str]) -> NoReturn:
-        """Refuse arguments that the command does not have; name the flag that may be meant."""
+        """Refuse arguments that the command does not have; suggest a similar flag."""
         first = unknown[0].partition("=")[0]
         if first in _STEPS:
             self.error(f"{first}: {_STEPS_ARE_AN_EXAMPLE}")

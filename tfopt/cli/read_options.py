@@ -1,4 +1,4 @@
-"""The options of reading: formats, by name or by flag, and the roles of columns."""
+"""How files are read: their formats, and the roles of columns."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class ReadOptions:
     label : str or None
         The column of a table with the labels.
     weight, offset : str or None
-        The columns of a table, or the files beside a LIBSVM file, with the weights of rows and with
-        what is added to their margins.
+        The columns of a table, or the files beside a LIBSVM file, that hold the weights of rows and
+        the offsets of their margins.
     separator : str or None
-        What is between the fields of a CSV file; None: a tab if its name ends in .tsv, or a comma.
+        The separator of a CSV file's fields; None: a tab if its name ends in .tsv, else a comma.
     drop, categorical : tuple of str
-        Columns of a table that are no features, and those that are text whatever is in them.
+        Columns of a table that are not features, and columns that are read as text.
     missing : tuple of str
         The texts of missing values in a CSV file, besides the usual ones.
     scale : bool
-        Whether the numbers of a table get the mean 0 and the standard deviation 1.
+        Whether numeric columns of a table are scaled to mean 0 and standard deviation 1.
     on_bad_line : {"error", "skip"}
     has_classes : bool
-        Whether labels are classes; those of a table may then be text.
+        Whether labels are classes; a table's labels may then be text.
     """
 
     format: str = "auto"
@@ -71,5 +71,5 @@ class ReadOptions:
         return [each for each in named if each is not None]
 
     def separator_of(self, path: str) -> str:
-        """Return what separates the fields of a file of lines."""
+        """Return the separator of the fields in a file of lines."""
         return self.separator or ("\t" if _suffix(path) == ".tsv" else ",")

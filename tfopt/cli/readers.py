@@ -1,4 +1,4 @@
-"""Files of labelled rows, LIBSVM's and tables: read as a whole, or in blocks."""
+"""Reading of labelled rows from LIBSVM files and tables, whole or in blocks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_INDEX = 2**27
 
 
 def read_data(file: str | File, options: ReadOptions, like: Layout | None = None) -> Data:
-    """Read a file into memory: plain or compressed.
+    """Read a file, plain or compressed, into memory.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def read_data(file: str | File, options: ReadOptions, like: Layout | None = None
         ``-`` is standard input.
     options : ReadOptions
     like : Layout, optional
-        Of the training data: where features are counted from, which columns and classes there are.
+        The training data's layout: where features are counted from, the columns and the classes.
 
     Returns
     -------
@@ -120,14 +120,14 @@ def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
 
 @dataclasses.dataclass(frozen=True)
 class Surveyed:
-    """What is known of files that are to be read block by block.
+    """What a survey finds in files that are then read block by block.
 
     Attributes
     ----------
     n_rows, n_features : int
     total_weight : float
     labels : dict of float to float
-        The distinct ones, if they are of classes, with the sums of their rows' weights.
+        The sum of the rows' weights for each distinct label, if labels are classes.
     layout : Layout
     """
 
@@ -139,9 +139,9 @@ class Surveyed:
 
 
 def survey(files: list[File], options: ReadOptions) -> Surveyed:
-    """Read files once, for what must be known before the first row is used.
+    """Read files once, to learn what is needed before the first row is used.
 
-    In LIBSVM files a malformed value is found when its block is read.
+    A malformed value in a LIBSVM file is found later, when its block is read.
     """
     if options.format_of(files[0].path) != "libsvm":
         from tfopt.cli.table_survey import survey_table  # loaded if needed only
@@ -238,7 +238,7 @@ def read_rows(path: str, options: ReadOptions, place: Place, like: Layout | None
     Raises
     ------
     CommandError
-        If there is no file, or one is refused.
+        If there is no file, or a file is refused.
     """
     if is_folder(path):
         return _rows_of_files(path, sources_of(path), options, place, like)

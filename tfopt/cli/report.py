@@ -134,15 +134,15 @@ class Result:
     scores : dict
         By the same names: see `Evaluation.scores`.
     rows, bad_lines : dict of int
-        By the same names: how many there are, and how many lines were left out.
+        The numbers of rows and of lines left out, by the same names.
     seconds : float
         Spent in training.
     certificate : Certificate or None
-        Of a minimum.
+        That of the minimum; None for a stream.
     gaps : list of list of (int, float)
-        For each class the iterations that were certified, with the relative gaps.
+        For each class, the certified iterations with their relative gaps.
     progress : list of [int, float]
-        Of a stream: numbers of rows, and the mean loss of so many, each before it was learned.
+        For a stream: numbers of rows with their mean loss, that of each row before it was learned.
     """
 
     model: StoredModel
@@ -163,7 +163,7 @@ class Result:
 
 
 def print_text(result: Result, path: str) -> None:
-    """Print the scores, the speed and where the model is, for people."""
+    """Print the scores, the speed and the path of the model, for people."""
     for part, scores in result.scores.items():
         echo(f"{part:<5}  {score_line(scores)}")
     if result.certificate:
@@ -177,7 +177,7 @@ def print_text(result: Result, path: str) -> None:
 
 
 def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return everything that `print_text` tells and what it came from."""
+    """Return what `print_text` prints, with the settings and data behind it."""
     model = result.model
     facts = {
         "command": "train",
@@ -212,7 +212,7 @@ def note_bad_lines(name: str, count: int, quiet: bool) -> None:
 
 
 def note_left_out(name: str, columns: Columns | None, quiet: bool) -> None:
-    """Say which columns of a table became no features."""
+    """Say which columns of a table were not used as features."""
     encoding = None if columns is None else columns.encoding
     if encoding is not None and encoding.left_out and not quiet:
         names = ", ".join(map(repr, encoding.left_out))

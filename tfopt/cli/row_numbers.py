@@ -1,4 +1,4 @@
-"""The numbers of --weight and --offset beside a LIBSVM file: a line for each of its rows."""
+"""The files of --weight and --offset beside a LIBSVM file: one number for each of its rows."""
 
 from __future__ import annotations
 

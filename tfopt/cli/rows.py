@@ -1,4 +1,4 @@
-"""Labelled rows of a file, or of the files of a folder, and where they are: here, or elsewhere."""
+"""Labelled rows of a file or folder, held in this process or on a cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Place:
         return ThreadExecutor()
 
     def errors(self) -> contextlib.AbstractContextManager[object]:
-        """Return what converts errors of the place to one line."""
+        """Return a context that converts the place's errors to one line."""
         return contextlib.nullcontext()
 
     def fit(
@@ -78,13 +78,13 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 class Blocks:
-    """The files of a folder, as blocks of an executor, which a view shows in another form.
+    """The files of a folder as the blocks of an executor; a view converts them when they are used.
 
     Parameters
     ----------
     place : Place
     load : callable
-        Returns what the executor holds, given a number and a source.
+        Takes a number and a source; returns the block that the executor holds.
     sources : list of tuple
     """
 
@@ -97,7 +97,7 @@ class Blocks:
         self.are_loaded = False
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return the values of a function of each block as the view shows it; load lost ones."""
+        """Apply a function to each block as the view shows it; load lost blocks again."""
 
         def attempt() -> list[Any]:
             if not self.are_loaded:
@@ -128,9 +128,9 @@ class _Viewed:
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What is known of a block without its rows; `labels` are all, or the distinct ones.
+    """Facts about a block without its rows; `labels` are all labels, or the distinct ones.
 
-    `facts` are of a table to train on.
+    `facts` are those of a table of training data.
     """
 
     n_rows: int
@@ -156,15 +156,15 @@ class Rows:
     name : str
         In messages.
     blocks : list of Data, or Blocks
-        All with the same `n_features`, `zero_based` and classes; `Blocks` are on a cluster.
+        All have the same `n_features`, `zero_based` and classes; `Blocks` are on a cluster.
     summaries : list of Summary
-        Of each block, as its file has it.
+        One for each block, as its file has it.
     n_features : int
     zero_based : bool
     columns : Columns or None
         Of tables.
     labels : ndarray
-        All labels or, of classes in parts, the distinct ones.
+        All labels; for classes in blocks, the distinct ones.
     n_skipped : int
         Malformed lines that were left out.
     """
@@ -197,7 +197,7 @@ class Rows:
         return Layout(self.zero_based, self.columns)
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Return the values of a function of each block, wherever it is."""
+        """Apply a function to each block, where the block is."""
         if isinstance(self.blocks, Blocks):
             return self.blocks.map(function, *arguments)
         return [function(data, *arguments) for data in self.blocks]
@@ -209,8 +209,8 @@ class Rows:
     def block_lengths(self, blocks: int | str | None) -> list[int] | None:
         """Return the sizes of the blocks to be fitted, given the option; None: no blocks.
 
-        Rows on a cluster are in blocks already. Otherwise sizes differ by at most 1, larger ones
-        first, and none is 0; unless the files are to be the blocks.
+        Rows on a cluster are in blocks already. Otherwise, unless each file is a block, sizes
+        differ by at most 1, larger ones first, and none is 0.
         """
         if isinstance(self.blocks, Blocks) or blocks == FILES:
             return list(self.lengths)

@@ -36,7 +36,7 @@ class _Way:
         self._tol, self._first, self._done = tol, 0.0, 0.0
 
     def further(self, gap: float) -> float:
-        """Return by how much more of the way is done, given the gap of an iteration."""
+        """Return the progress that an iteration's gap adds."""
         if not self._first:
             self._first = min(max(gap, self._tol * 10), 1e300)
         far = math.log(self._first / self._tol)
@@ -46,7 +46,7 @@ class _Way:
 
 
 def fit(place: Place, parts: dict[str, Rows], settings: Settings, quiet: bool) -> Result:
-    """Fit a model to the part "train", and score it on all parts; the result has a certificate."""
+    """Fit a model to the "train" rows, and score it on all rows; the result has a certificate."""
     train = parts["train"]
     lengths = train.block_lengths(settings.blocks)
     if lengths == list(train.lengths):
@@ -126,7 +126,7 @@ def fit(place: Place, parts: dict[str, Rows], settings: Settings, quiet: bool) -
 
 
 def check_labels(estimator: Any, labels: tuple[Any, ...]) -> None:
-    """Refuse a fit that has left out labels whose rows have no weight."""
+    """Refuse a fit that left out labels because their rows have no weight."""
     lost = np.setdiff1d(np.arange(len(labels)), getattr(estimator, "classes_", []))
     if lost.size:
         raise ValueError(
@@ -149,7 +149,7 @@ def _weights_and_bias(
 def certificate_of(
     estimator: Any, total_weight: float, classes: tuple[Any, ...] | None, tol: float
 ) -> Certificate:
-    """Return the certificate of the estimator, for the mean of the losses."""
+    """Return the certificate of the estimator, in terms of the mean loss."""
     columns = (
         np.ravel(values).tolist()
         for values in (

@@ -14,11 +14,11 @@ __all__ = ["CheckpointFlags", "Settings", "check_origin", "run_origin"]
 
 
 class Settings(SimpleNamespace):
-    """What determines the weights, together with the data: the options that are settings.
+    """The settings that determine the weights, together with the data.
 
-    They are attributes by the names of the options. Threads are absent because results do not
-    depend on their number. Penalties are for the mean loss, l2 for half the squares; l2 is None
-    until the rows have been counted: then 1 over their number, liblinear's C = 1.
+    Each is an attribute with the name of its option. The number of threads is none of them, since
+    results do not depend on it. Penalties are added to the mean loss, l2 with half the squares; l2
+    is None until the rows are counted, then 1 / rows, which is liblinear's C = 1.
     """
 
     #: Of solvers that fit no blocks, and of data that are not hashed; of losses of numbers.
@@ -58,9 +58,9 @@ class CheckpointFlags:
     resume : bool
         Whether to resume a saved run.
     wanted : bool
-        Whether to save, if only on an interrupt, or resume.
+        Whether to resume, or to save at least on an interrupt.
     quiet : bool
-        Whether to show nothing on the way.
+        Whether to show no progress.
     """
 
     path: str
@@ -71,12 +71,12 @@ class CheckpointFlags:
 
 
 def run_origin(settings: Settings, fingerprints: dict[str, str]) -> dict[str, Any]:
-    """Return what a resumed run must have in common with the saved one: settings and data."""
+    """Return the settings and data that a resumed run must share with the saved one."""
     return {"settings": json.loads(json.dumps(settings.as_dict())), "data": fingerprints}
 
 
 def check_origin(name: str, saved: dict[str, Any], origin: dict[str, Any]) -> None:
-    """Refuse a checkpoint, of this name, of a run with other settings or data."""
+    """Refuse a checkpoint of a run with other settings or data; `name` is for the message."""
     for key in {**saved["settings"], **origin["settings"]}:
         before, now = saved["settings"].get(key), origin["settings"].get(key)
         if before != now:

@@ -1,4 +1,4 @@
-"""`tfopt train --solver ftrl`: rows are learned as they are read, pass after pass over files."""
+"""`tfopt train --solver ftrl`: learn rows as they are read, in one pass over files or several."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class _Position:
 def fit(
     path: str, reading: ReadOptions, settings: Settings, files: CheckpointFlags
 ) -> tuple[Result, Layout]:
-    """Learn from rows in their order; return the model, and how features count.
+    """Learn from rows in their order; return the model, and how features are counted.
 
-    Of a folder its files are read one after the other, sorted by name. `files` says where to save
-    the run, and whether to resume.
+    The files of a folder are read in the order of their names. `files` says where to save the run,
+    and whether to resume it.
     """
     with kept_input(sources_of(path)) as sources:
         name = sources[0].name if len(sources) == 1 else path

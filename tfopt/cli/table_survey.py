@@ -47,10 +47,10 @@ class _Found:
 def survey_table(
     files: list[File], options: ReadOptions
 ) -> tuple[Columns, dict[float, float], int, float]:
-    """Return the columns of tables, the weights of classes, how many rows, and what they weigh.
+    """Return the columns of tables, the weights of classes, and the number and weight of rows.
 
-    The tables are read once, and again if they have missing numbers, or columns whose first rows
-    tell too little of them.
+    The tables are read once, and a second time if numbers are missing or the first rows do not tell
+    the kind of a column.
     """
     first = files[0]
     if options.label is None:

@@ -1,4 +1,4 @@
-"""Tables with named columns, CSV and Parquet: read in pieces, and encoded as features."""
+"""Reading of tables, CSV and Parquet, in pieces that are encoded as features."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TRUTH = {"true": "True", "false": "False"}
 
 @dataclasses.dataclass(frozen=True)
 class CsvFile(File):
-    """A CSV file, whose errors are given the numbers of rows, and tell their lines."""
+    """A CSV file; its errors take the number of a row, and name the line."""
 
     separator: str = ","
 
@@ -57,7 +57,7 @@ class CsvFile(File):
 
 
 def read_table(file: File, options: ReadOptions, like: Columns | None) -> Data:
-    """Read a table; see `tfopt.cli.readers.read_data`. To train on, its features are a `Table`."""
+    """Read a table as `tfopt.cli.readers.read_data` does; features to train on are a `Table`."""
     label = options.label or (None if like is None else like.label)
     if like is None and label is None:
         raise CommandError(f"{file.name}: is a table: name the column of the labels with --label")
@@ -95,7 +95,7 @@ def _blocks(
 
 
 def mixed_columns(file: File, gathered: Gathered) -> dict[int, Kind]:
-    """Return the columns that began as numbers or dates: they must be read again, as text."""
+    """Return the columns that begin with numbers or dates but must be read again as text."""
     if gathered.mixed and file.path == "-":
         name = gathered.mixed[min(gathered.mixed)]
         raise CommandError(
@@ -106,7 +106,7 @@ def mixed_columns(file: File, gathered: Gathered) -> dict[int, Kind]:
 
 
 def as_table(file: File, options: ReadOptions) -> File:
-    """Return a file that tells the lines of a CSV file."""
+    """Return a file whose errors name lines, if it is a CSV file."""
     if options.format_of(file.path) != "csv":
         return file
     return CsvFile(file.path, file.name, separator=options.separator_of(file.path))
@@ -123,7 +123,7 @@ def _names_of(names: Sequence[str]) -> list[str]:
 def opened(
     file: File, options: ReadOptions, like: Columns | None
 ) -> contextlib.AbstractContextManager[tuple[list[str], int, Pieces]]:
-    """Yield the names of the columns, how many rows there are or 0, and what reads them."""
+    """Yield the names of the columns, the number of rows (0: unknown), and a reader of the rows."""
     return _opened_csv(file, options, like) if isinstance(file, CsvFile) else _opened_parquet(file)
 
 
@@ -178,7 +178,7 @@ def wanted_columns(
     like: Columns | None,
     needs_label: bool,
 ) -> list[Wanted]:
-    """Return what is wanted of the columns of features, of labels and of weights."""
+    """Return the requirements for the columns of features, labels and weights."""
     label = options.label or (None if like is None else like.label)
     label, weight, offset = (
         None if name is None else name.strip() for name in (label, options.weight, options.offset)
@@ -261,7 +261,7 @@ def _hint(names: Sequence[str], options: ReadOptions) -> str:
 
 
 def label_names(texts: Sequence[str]) -> list[str]:
-    """Return what the texts of labels are called: truth values alike, whatever their case."""
+    """Return the names of labels of text; truth values have one spelling, whatever their case."""
     names = [_TRUTH.get(text.lower(), text) for text in texts]
     return [*texts] if {*names} - {*_TRUTH.values()} else names
 

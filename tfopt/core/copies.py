@@ -14,10 +14,10 @@ _copies: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 
 
 def writable(array: Any) -> Any:
-    """Return an array itself or, if it is read-only, a copy: always the same one.
+    """Return an array itself or, if it is read-only, its one writable copy.
 
-    What unpickles an array that will be written calls this: Ray, joblib and others give pickles
-    buffers that are read-only. Two objects that share an array so still share it.
+    Unpickling calls this for an array that will be written, because Ray, joblib and others pass
+    read-only buffers. Two objects that shared the array share its copy.
 
     Parameters
     ----------

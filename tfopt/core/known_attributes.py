@@ -1,8 +1,7 @@
-"""Objects that know their public attributes, so that a misspelt one is refused.
+"""Objects that refuse to set a misspelt public attribute.
 
-An object knows the attributes that its class declares, in its body, by an annotation or in
-``__slots__``, and those that it has got while it was made: by its constructors, before or after
-they call those of their bases, and by what they call. Names with an underscore are free.
+An object knows the attributes that its class declares in its body, by an annotation or in
+``__slots__``, and all that were set while its constructors ran. Names with an underscore are free.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class KnownAttributes:
 
 
 def declares(cls: type, name: str) -> bool:
-    """Whether a class or a base of it has an attribute, or an annotation of one."""
+    """Whether a class or one of its bases has an attribute or annotates it."""
     return any(name in vars(base) or name in _annotated(base) for base in cls.__mro__)
 
 

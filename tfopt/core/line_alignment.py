@@ -13,10 +13,10 @@ LINE = 64
 
 
 def empty_at_a_line(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Return an uninitialized array whose memory begins where a cache line does.
+    """Return an uninitialized array whose memory begins at a cache line.
 
-    A row of 128 bytes then is two lines. NumPy's large arrays begin 16 bytes later, so that it
-    would be parts of three, and reading random rows of a table takes half as long again.
+    A row of 128 bytes then occupies two lines. NumPy's large arrays begin 16 bytes later, so that a
+    row touches three lines, and reading random rows of a table takes 1.5 times as long.
     """
     size = math.prod(shape) * dtype.itemsize
     room = np.empty(size + LINE, np.uint8)

@@ -52,7 +52,7 @@ class ProcessLock:
         return self._locks.setdefault(_forks, threading.RLock()) if lock is None else lock
 
     def held(self) -> Held:
-        """Return a context that holds it, and that an interrupt does not leave half entered."""
+        """Return a context that holds the lock, and that an interrupt cannot leave half entered."""
         return Held([self.here])
 
 

@@ -28,7 +28,7 @@ class Answer:
         self._queue: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
     def result(self) -> Any:
-        """Wait for the function, and return what it returned, or raise what it raised, once."""
+        """Wait for the function; return its result, or raise its exception once."""
         value, error = self._queue.get()
         if error is None:
             return value
@@ -39,15 +39,15 @@ class Answer:
 
 
 class WorkerThreads:
-    """Threads for the time of a `with` block, which ends when they have.
+    """Threads of a `with` block, which ends after its threads.
 
-    When the block ends, functions that no thread has begun are not called any more. If Ctrl-C comes
-    while the end of the others is waited for, they end by themselves.
+    When the block ends, functions that no thread has begun are not called. If Ctrl-C interrupts the
+    wait for the threads, they end by themselves.
 
     Parameters
     ----------
     n_threads : int
-        At most so many, each of which is started when it is needed.
+        The largest number of threads; each is started when it is needed.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -86,7 +86,7 @@ class WorkerThreads:
         return answer
 
     def map(self, function: Callable[..., Any], *columns: Iterable[Any]) -> list[Any]:
-        """Return the function's values for the rows of columns, of which the shortest counts.
+        """Call the function for each row of columns, up to the end of the shortest, as `map` does.
 
         If several raise, the error of the first row is raised.
         """

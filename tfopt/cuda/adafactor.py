@@ -89,8 +89,8 @@ def adafactor_updates(
         Each variable with its slots: r and c if it has two axes or more, otherwise v.
     grads : sequence of array and IndexedSlices
     numbers : tuple of float
-        What variables are multiplied by, the share of a new mean, the number added to squares, the
-        lower bound of a variable's length, the rate, and the bound of a step's length.
+        The decay of variables, the weight of a new mean, the number added to squares, the lower
+        bound of a variable's length, the rate, and the upper bound of a step's length.
     """
     updates = [_checked(*each, numbers) for each in zip(operands, grads, strict=True)]
     for update in updates:

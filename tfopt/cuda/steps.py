@@ -67,8 +67,8 @@ def launch_of(
 ) -> Launch | None:
     """Return the write that queues checked updates, and that other gradients can be given to.
 
-    It is None for updates of whole variables by gradients of rows, for those on several GPUs, and
-    for arrays that are on several streams, or do not tell quickly where they are.
+    It is None for updates of whole variables by gradients of rows, for arrays on several GPUs or
+    streams, and for arrays whose address is slow to ask for.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ def _limited(
 def copy_of(targets: list[Any], sources: list[Any]) -> Launch | None:
     """Return the write that copies arrays of the same shapes, rounded to the targets' dtypes.
 
-    It is None for arrays on several GPUs or streams, and for those that do not tell quickly where
-    they are.
+    It is None for arrays on several GPUs or streams, and for those whose address is slow to ask
+    for.
     """
     library = load()
     to = [as_device_array(array, "a copy") for array in targets]

@@ -1,4 +1,4 @@
-"""Variables that kernels of a single dtype cannot step: their storage and rounding."""
+"""Storage and rounding of variables whose step mixes dtypes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A trace as a Python function of arrays: straight lines, generated and compiled once.
 
-What does not depend on the arguments is computed once; what nothing needs is left out; broadcasts
-that an operation does by itself are left to it; arrays are overwritten where nobody reads them
-again, and dropped after their last use, since local variables would keep them all.
+Constants are computed once, and dead code is left out. An operation that broadcasts does so itself.
+An array is overwritten if nothing reads it again, and dropped after its last use, since a local
+variable would keep it.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ def compiled(
     ----------
     nodes : sequence of Node
     params : sequence of Tensor
-        What stands for the function's arguments. Among them may be values of variables.
+        The function's arguments in the trace; some may be values of variables.
     results : sequence of Tensor
     variables : sequence of Variable
-        In the place of which each call gives others, as its first argument.
+        Each call passes its own in their places, as its first argument.
     reads : {"arrays", "tensors", "none"}
         Whether the function reads variables and has effects ("none": it is pure); and whether it
         also returns the variables' values, as tensors, in the order in which it reads them.
     guards : mapping, optional
         Of `guards_of` the trace.
     title : str
-        What the program is called in tracebacks.
+        The program's name in tracebacks.
 
     Raises
     ------

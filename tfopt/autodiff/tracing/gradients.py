@@ -22,10 +22,10 @@ __all__ = ["Gradients"]
 
 
 class Gradients:
-    """The way back through a program, compiled.
+    """The backward pass of a program, compiled.
 
-    The rules are traced once, after the program's own nodes. What of them does not depend on the
-    upstream gradients belongs to the forward program, the rest is the backward program.
+    The rules are traced once, after the program's own nodes. Nodes that do not depend on the
+    upstream gradients belong to the forward program, all others to the backward program.
 
     Parameters
     ----------
@@ -39,15 +39,15 @@ class Gradients:
     backward : callable
         Of what is saved and the upstream gradients; returns the gradients.
     saved : list of Tensor
-        What of the forward computation the backward one needs.
+        Values of the forward program that the backward program needs.
     sources, upstreams : list of Tensor
-        What gradients are of, and the gradients that they are made of.
+        The tensors that gradients are computed for, and the upstream gradients.
     grads : TensorTree
         The gradients of the sources.
     nodes : list of Node
         All that was traced.
     missing : str
-        Which rule is missing, if there is none for something; else empty.
+        The operation that lacks a rule; empty if none does.
     """
 
     def __init__(self, program: Program) -> None:

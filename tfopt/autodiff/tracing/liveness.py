@@ -17,7 +17,7 @@ _LARGE = 4096
 
 
 class Liveness:
-    """The lives of values, which say what may be overwritten and what may be dropped.
+    """When each value is last used: then it may be overwritten or dropped.
 
     Values are known by their keys. The root of a view is the value whose memory it lies in.
 

@@ -34,20 +34,20 @@ class Program:
     result
         A nested structure of tensors, None and rows.
     variables : sequence of Variable
-        Those among the arguments, which each call gives others for.
+        Those among the arguments; each call passes its own.
     title : str
         The function's name.
     lock : ProcessLock, optional
         Held while the values of the trace are in use.
     constants : sequence of Tensor
-        Those of the inputs that are tensors from outside.
+        The inputs that are tensors from outside the function.
 
     Attributes
     ----------
     raw : callable
         The same of arrays, as :func:`~tfopt.autodiff.tracing.codegen.compiled` generates it.
     captured : list of Tensor
-        What comes from outside and has gradients.
+        Tensors from outside the function that have gradients.
     reads : list of Tensor
         The values of variables.
     others : dict
@@ -131,7 +131,7 @@ class Program:
     # ---- the way back
 
     def gradients(self, variables: Sequence[Any], arrays: Sequence[Any]) -> Gradients:
-        """Return the way back, which is traced when it is first asked for, at the values given."""
+        """Return the backward pass; the first call traces it, at these values."""
         if self._gradients is None:
             with self.lock.held():
                 if self._gradients is None:
@@ -143,7 +143,7 @@ class Program:
         return self._gradients
 
     def way_back(self, gradients: Gradients) -> Program:
-        """Return the program from inputs and upstreams to gradients, which computes all anew."""
+        """Return a program from inputs and upstreams to gradients, which saves nothing."""
         if self._way_back is None:
             with self.lock.held():
                 if self._way_back is None:

@@ -27,7 +27,7 @@ def array_of(x: Any) -> Any:
 
 
 class Pruned:
-    """The part of a trace that differs from call to call, and that results or effects need.
+    """The part of a trace that differs between calls, and that results or effects need.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class Pruned:
     Attributes
     ----------
     nodes : list of Node
-        Their inputs are resolved: no identity, no product by ones, no broadcast that an operation
-        does by itself stands between them and the node that computed them.
+        Each input is the node that computed it: identities, products with ones, and broadcasts
+        that the operation does itself are skipped.
     results : list
-        Resolved, too: a result may be a parameter or a constant.
+        Found in the same way: a result may be a parameter or a constant.
     symbolic : set
         The keys of the values that differ from call to call.
     """

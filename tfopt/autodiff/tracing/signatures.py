@@ -62,7 +62,7 @@ class BoundCall(NamedTuple):
     leaves : list
         In the order of `flatten`.
     kind : hashable
-        What is the same for all calls that one program serves.
+        Equal for all calls that one program serves.
     """
 
     structure: Any
@@ -88,13 +88,13 @@ class Signature:
     ----------
     f : callable
     specs : nested structure of TensorSpec, optional
-        The kinds that arguments must be of.
+        The shapes and dtypes that arguments must have.
 
     Attributes
     ----------
     specs
     n_simple : int
-        So many arguments by position are all that the function takes; -1: it is not as simple.
+        The number of parameters, if all are positional and have no default; otherwise -1.
     """
 
     def __init__(self, f: Callable[..., Any], specs: Any) -> None:
@@ -146,7 +146,8 @@ class Signature:
     def as_given(self, call: BoundCall, leaves: list[Any]) -> Any:
         """Return a call's arguments and keywords, with other leaves, as they were given.
 
-        What was left out is left out, and what was named is named: a custom gradient tells apart.
+        An argument that the caller left out or named stays left out or named, since a custom
+        gradient can tell the difference.
         """
         args, kwargs = pack(call.structure, leaves)
         if call.given is None:

@@ -14,12 +14,12 @@ __all__ = ["Resized", "guards_of", "refuse_resized"]
 
 
 class Resized(Exception):
-    """A result whose size depends on values has another one than in the trace.
+    """The size of a result that depends on values differs from that in the trace.
 
     Parameters
     ----------
     number : int
-        Which of the trace's, by `guards_of`.
+        Its number by `guards_of`.
     arrays : tuple of ndarray
         The result.
 

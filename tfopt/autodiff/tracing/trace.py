@@ -24,10 +24,10 @@ def traced(
     ----------
     body : callable
     inputs : sequence of Tensor
-        They stand for the values of later calls.
+        Placeholders of the values of later calls.
     trace : Trace
     constants : sequence of Tensor
-        Results depend on them, too, but their values stay.
+        Further inputs, whose values are the same in every call.
     """
     before = engine.recorders(), engine.watchers(), engine.overrides()
     for x in inputs:
@@ -51,7 +51,7 @@ def inputs_of(node: Node) -> tuple[Any, ...]:
 
 
 def dependents(nodes: Sequence[Node], on: Iterable[Tensor]) -> set[Any]:
-    """Return the keys of some tensors, and of all that nodes make of them."""
+    """Return the keys of tensors and of all values that nodes compute from them."""
     keys = {engine.key(x) for x in on}
     for node in nodes:
         if any(depends(x, keys) for x in inputs_of(node)):

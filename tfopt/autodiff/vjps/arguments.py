@@ -56,7 +56,7 @@ def _order(function: Callable[..., Any], ndim: int, *args: Any) -> tuple[int, ..
 
 
 def order_of(function: Callable[..., Any], ndim: int, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-    """Return the order into which a function of NumPy's brings axes."""
+    """Return the order of the axes after a NumPy function has moved them."""
     if not kwargs and _INT.issuperset(map(type, args)):
         return _order(function, ndim, *args)
     kwargs = {name: known(value) for name, value in kwargs.items()}
@@ -87,7 +87,7 @@ def parameters(function: Any) -> Signature:
 
 
 def is_operation(function: Any, op: Op) -> Callable[..., Any]:
-    """Make an operation on arrays, which takes nothing else, what a function is."""
+    """Let an operation handle a NumPy function whose arguments are all arrays."""
     count = len(parameters(function).parameters)
 
     def handler(*args: Any, **kwargs: Any) -> Any:
@@ -100,7 +100,7 @@ def is_operation(function: Any, op: Op) -> Callable[..., Any]:
 
 
 def only_read(function: Callable[..., Any], name: str, value: Any) -> None:
-    """Have an argument with which a function may write into its operand allow no such thing."""
+    """Fix the argument that would let a function write into its operand."""
     FUNCTIONS[function] = partial(_reading, FUNCTIONS[function], parameters(function), name, value)
 
 
@@ -120,6 +120,6 @@ def frozen(value: Any) -> Any:
 
 
 def into_zeros(function: Any, a: Any, *args: Any) -> Any:
-    """Return elements as a function moves them, among zeros."""
+    """Return elements where a function moves them, and zeros elsewhere."""
     numbers = 1 + np.arange(a.size).reshape(a.shape)
     return np.concatenate([np.zeros(1, a.dtype), np.ravel(a)])[function(numbers, *args)]

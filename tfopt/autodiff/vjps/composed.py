@@ -34,7 +34,7 @@ _UNSET = {"keepdims": False, "where": True, "mean": None, "correction": None}
 
 
 def by_name(function: Any, composition: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a composition be called as a function of NumPy's is; one of ``*args`` can be already."""
+    """Give a composition the signature of a NumPy function, unless it takes ``*args`` itself."""
     taken = inspect.signature(composition).parameters
     if any(p.kind is p.VAR_POSITIONAL for p in taken.values()):
         return composition
@@ -95,7 +95,7 @@ def with_gradients_of(
     composition: Callable[..., Any], function: Callable[..., Any], args: Any, kwargs: Any,
     name: str = "", sized: bool = True,
 ) -> Any:  # fmt: skip
-    """Carry a function out, with the gradients of a composition."""
+    """Call a function, and record the gradients of a composition."""
     arguments = Arguments(args, kwargs)
     name = name or function.__name__
 
@@ -123,12 +123,12 @@ def with_gradients_of(
 
 
 def constant_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Carry out what has no gradient: what finds places, say."""
+    """Call a function that has no gradient, such as one that finds positions."""
     return without_rule(function.__name__, function, args, kwargs, CUT)
 
 
 def moved(function: Callable[..., Any], a: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return elements as a function moves them: move their indices, then gather."""
+    """Move elements as a function does: move their indices, then gather the elements."""
     numbers = np.empty_like(engine.peek(a), np.intp)  # the memory may be in another order
     numbers[...] = np.arange(a.size).reshape(a.shape)
     return np.ravel(a)[function(numbers, *args, **kwargs)]

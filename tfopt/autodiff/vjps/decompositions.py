@@ -1,8 +1,7 @@
 """Decompositions of matrices, and functions of singular values.
 
-Where eigenvalues or singular values are equal, vectors are not determined: what divides by their
-difference is left out, as TensorFlow does. Of vectors that the other ones do not determine (the
-full matrices of a rectangular one) there are no gradients.
+Equal eigenvalues or singular values do not determine their vectors: terms that divide by their
+difference are left out, as in TensorFlow. Further vectors of full matrices have no gradients.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ elementwise(np.reciprocal, (lambda g, y, x: -g * conj(y) * conj(y), "y"))
 def root(g: Any, y: Any, x: Any) -> Any:
     """Gradient of a root: 0 where nothing comes from above, also at 0.
 
-    The divisor is what is masked: elsewhere the rule has to be linear in g, for second orders.
+    The mask is on the divisor, so that the rule stays linear in g for second derivatives.
     """
     return g * 0.5 / conj(np.where((g == 0) & (y == 0), 1, y))
 

@@ -33,7 +33,7 @@ NORM.define((_norm_rule, "ay"))
 
 @implements(np.linalg.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return norms: of all elements, or of vectors or matrices along axes."""
+    """Return the norm of all elements, or those of vectors or matrices along axes."""
     x = operand(x)
     if ord is None and x.dtype.kind in "fc":
         return apply(NORM, (x,), {"axis": axis, "keepdims": keepdims})

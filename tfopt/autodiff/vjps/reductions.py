@@ -60,18 +60,18 @@ def _question(ufunc: np.ufunc) -> Any:
 
 
 def masked(a: Any, where: Any, fill: Any, dtype: Any = None) -> Any:
-    """Return an array with numbers that change nothing where a mask does not hold."""
+    """Return an array with the identity of a reduction wherever a mask is False."""
     a = a if dtype is None else a.astype(dtype)
     return a if where is True else np.where(mask_of(where), a, fill)
 
 
 def mask_of(where: Any) -> Any:
-    """Return what NumPy takes `where` for."""
+    """Return `where` as the boolean array that NumPy makes of it."""
     return where if isinstance(where, Operand) else np.asarray(where, bool)
 
 
 def how_many(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
-    """Return how many elements a reduction under a mask puts together."""
+    """Return how many elements a reduction combines under a mask."""
     if where is True:
         return count(a, axis)
     where = 0 if where is None else where
@@ -79,7 +79,7 @@ def how_many(a: Any, axis: Any, keepdims: bool, where: Any) -> Any:
 
 
 def count(a: Any, axis: Any) -> int:
-    """Return how many elements a reduction over axes puts together."""
+    """Return how many elements a reduction over axes combines."""
     return math.prod([a.shape[k] for k in axes_of(a, axis)])
 
 

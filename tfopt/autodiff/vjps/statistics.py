@@ -1,4 +1,4 @@
-"""Moments, order statistics and correlations: NumPy's values, gradients of compositions."""
+"""Moments, order statistics and correlations: NumPy's values with gradients of compositions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions without gradients: piecewise constant ones, and those that are no operations."""
+"""Functions without gradients: piecewise constant ones, and those that only ask about arrays."""
 
 from __future__ import annotations
 

@@ -27,20 +27,20 @@ def _is_list(X: Any) -> bool:
 
 
 def as_blocks(X: Any, **of_rows: Any) -> list[tuple[Any, ...]]:
-    """Return X, and what there is of its rows, of each block, mostly delayed.
+    """Return the blocks of X and of the arrays that belong to its rows, mostly delayed.
 
     Parameters
     ----------
     X : dask array or DataFrame, shape (n_samples, n_features), or sequence
     **of_rows : dask array or Series, shape (n_samples,), or sequence
-        By names for messages; or None, or a number for all rows.
+        Arrays by their names for messages; None, or one number for all rows, is allowed.
 
     Raises
     ------
     TypeError
         If X is not a collection or a list of blocks.
     ValueError
-        If what is of rows has another number of blocks.
+        If one of them has another number of blocks than X.
     """
     if not is_collection(X):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Checkpoints of models that learn from block after block on a cluster."""
+"""Checkpoints of models that learn from one block after another on a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["StreamFitCheckpoints"]
 
 
 class StreamFitCheckpoints:
-    """The checkpoints of a model that learns from block after block.
+    """The checkpoints of a model that learns from one block after another.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class StreamFitCheckpoints:
     resume : str or None
         The folder of a checkpoint to resume from.
     identity : dict
-        Options and data that a resumed fit must have in common with the saved one.
+        Options and data that a resumed fit must share with the saved one.
     """
 
     def __init__(self, path: str | None, every: int, resume: str | None, identity: dict[str, Any]):
@@ -43,12 +43,12 @@ class StreamFitCheckpoints:
         Parameters
         ----------
         model : FTRLEstimator
-            Not fitted, or where a warm start begins.
+            Not fitted, or the state from which a warm start begins.
         random : RandomState
         classes : ndarray or None
             Those of all blocks; a checkpoint does not store their dtype.
         improvement : Improvement or None
-            What ends the epochs; it goes on, too.
+            The rule that ends the epochs; it is resumed, too.
         """
         if self.resume is None:
             return 0, (model, random)

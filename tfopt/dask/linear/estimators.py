@@ -62,11 +62,11 @@ class _ClusterSDCA(BaseEstimator):  # type: ignore[misc]
             arrays, CSR matrices, futures and delayed values of a list.
         y, sample_weight : dask array or Series, shape (n_samples,), or list of blocks
         offset : as y, or float, optional
-            Of a regressor: see `tfopt.linear_model.LinearRegressor.fit`.
+            For a regressor: see `tfopt.linear_model.LinearRegressor.fit`.
         resume : str, optional
-            The folder of a checkpoint to continue from, of a fit with the same data and options. If
-            `random_state` is not an integer, the seed of the checkpoint is used. Of several
-            quantiles each has a folder in it.
+            The checkpoint folder of a fit with the same data and options, to continue it. If
+            `random_state` is not an integer, the seed of the checkpoint is used. Each of several
+            quantiles has a folder inside.
 
         Returns
         -------
@@ -163,7 +163,7 @@ class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClass
     warm_start
         Start from the weights and dual variables of the last fit, which had the same blocks.
     verbose, callback
-        See there, too; epochs that are repeated after the loss of a worker are reported again.
+        As there; epochs repeated after the loss of a worker are reported again.
     checkpoint : str, optional
         A folder, or a URL that fsspec understands, to which the client and all workers can write. A
         previous checkpoint in it is replaced.
@@ -178,8 +178,8 @@ class LinearClassifier(ClusterClassifier, _ClusterSDCA, linear_model.LinearClass
     dual_coef_ : dask array of float64, shape (1, n_samples) or (n_classes, n_samples)
         It stays on the cluster, a chunk for each block.
     feature_names_in_ : ndarray of str
-        The columns, if X is a data frame or a list of data frames. These must have the same columns
-        in the same order, in `predict` and `score`, too.
+        The columns, if X is a data frame or a list of data frames. All of them, and those given to
+        `predict` and `score`, must have the same columns in the same order.
 
     Raises
     ------

@@ -32,8 +32,8 @@ class DaskExecutor(Executor):
     """An executor that distributes blocks over the workers of a Dask cluster.
 
     Tasks load the blocks, and Dask keeps them. A round is one message, which the scheduler passes
-    on to the workers that have blocks: a task for each would take several times as long. Neighbours
-    in the tree of sums are on one worker if possible, so that mostly sums are transferred.
+    on to the workers with blocks; one task for each block would take several times as long.
+    Neighbours in the tree of sums are on one worker if possible, to transfer few blocks.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class DaskExecutor(Executor):
         self._sources, self._blocks, self._workers, self.n_blocks = (), [], [], 0
 
     def persist(self, function: Callable[..., Any], sources: Sequence[tuple[Any, ...]]) -> None:
-        """Hold the values of a function as blocks, each made by the worker that will have it.
+        """Hold the results of a function as blocks, each computed by the worker that holds it.
 
         If the sources are those of the last call, blocks that a worker still has return to their
         initial states, and only the others are made again.
@@ -65,7 +65,7 @@ class DaskExecutor(Executor):
         Parameters
         ----------
         function, sources
-            See `Executor.persist`; sources may have delayed objects and futures.
+            See `Executor.persist`; sources may contain delayed objects and futures.
 
         Raises
         ------
@@ -115,12 +115,12 @@ class DaskExecutor(Executor):
         request: Any,
         numbers: Sequence[int] | None = None,
     ) -> Any:
-        """Apply a function to all blocks, or some, and return the `tree_reduce` of their answers.
+        """Apply a function to all blocks or some, and return the `tree_reduce` of the results.
 
         Raises
         ------
         WorkerLostError
-            If a block was lost, or moved, with a worker: `persist` begins again.
+            If a block was lost or moved with its worker: `persist` must be called again.
         ConnectionError
             If the scheduler was lost.
         """

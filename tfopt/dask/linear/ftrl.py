@@ -1,4 +1,4 @@
-"""FTRL estimators for data on a Dask cluster, which learn from block after block."""
+"""FTRL estimators for data on a Dask cluster, which learn from one block after another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         offset: Any = None,
         resume: str | None = None,
     ) -> Any:
-        """Fit the model from scratch, or by `warm_start` go on, in several epochs over all blocks.
+        """Fit the model in several epochs over all blocks; with `warm_start`, continue a fit.
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class _ClusterFTRL(BaseEstimator):  # type: ignore[misc]
         offset : as y, or float, optional
             See `tfopt.linear_model.FTRLClassifier.fit`.
         resume : str, optional
-            The folder of a checkpoint to continue from, of a fit with the same data and options.
+            The checkpoint folder of a fit with the same data and options, to continue it.
 
         Returns
         -------
@@ -135,8 +135,8 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     """`tfopt.linear_model.FTRLClassifier` for data on a Dask cluster.
 
     An epoch processes the blocks in order, each on the worker that holds it, and passes the state,
-    three numbers for each weight, from one to the next. So more workers do not make it faster: it
-    is meant for data that are on a cluster, or exceed the memory of one machine.
+    three numbers for each weight, from one block to the next. More workers do not make it faster:
+    it is meant for data that are on a cluster or exceed the memory of one machine.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class FTRLClassifier(_ClusterFTRL, ClusterClassifier, linear_model.FTRLClassifie
     fit_intercept, class_weight, average, n_iter_no_change, tol, warm_start
         See there, too.
     early_stopping : bool, default=False
-        True is refused by `fit`, as no samples are held out; `tol` is there, of the loss.
+        `fit` refuses True, since no samples are held out; use `tol`, which watches the loss.
     validation_fraction : float, default=0.1
         Not used.
     shuffle : bool, default=True

@@ -1,4 +1,4 @@
-"""The workers' part of FTRL: learn from block after block, and pass the model on."""
+"""The workers' part of FTRL: learn from one block after another, and pass the model on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["epoch", "label_totals", "load_block", "summarize_labels"]
 
 
 def epoch(client: Any, state: Any, held: list[Any], classes: np.ndarray | None) -> Any:
-    """Return the state after all blocks, on the client: a lost worker costs an epoch at most."""
+    """Return the state after all blocks to the client: a lost worker costs at most an epoch."""
     links = []
     try:
         for part in _parts(state):
@@ -50,7 +50,7 @@ def _joined(parts: list[bytes]) -> Any:
 
 
 def load_block(number: int, X: Any, y: Any, weight: Any, offset: Any) -> tuple[Any, ...]:
-    """Return a block in memory, of which sparse matrices have been checked."""
+    """Return a block in memory, after checking its sparse matrices."""
     try:
         X = checked_sparse(X)
     except ValueError as error:
