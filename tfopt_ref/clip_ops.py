@@ -84,10 +84,13 @@ def scaled(t: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
 # ---- by the norm of many tensors
 
 
-def global_norm(t_list: Sequence[Any]) -> Any:
-    """Return the norm of all elements of all tensors, of their dtype; None is left out."""
+def global_norm(t_list: Sequence[Any], dtype: Any = None) -> Any:
+    """Return the norm of all elements of all tensors; None is left out.
+
+    It is rounded once, to `dtype` or to that of the tensors.
+    """
     tensors = [np.asarray(t) for t in t_list if t is not None]
-    return rounded(*norm(tensors), tensors)
+    return rounded(*norm(tensors), tensors if dtype is None else [np.empty((), dtype)])
 
 
 def rounded(root: Any, exponent: int, tensors: list[np.ndarray]) -> Any:

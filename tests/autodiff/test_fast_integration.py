@@ -22,6 +22,7 @@ X, LOW, HIGH = np.random.default_rng(1).normal(size=(4, 3)), np.array(-0.5), np.
         (lambda t, c: tfopt.clip_by_norm(t, c), (X, np.array(50.0))),
         (lambda t, c: tfopt.clip_by_norm(t, c, axes=[1]), (X, np.array(1.2))),
         (lambda t, u: tfopt.global_norm([t, None, u]), (X, LOW)),
+        (lambda t, u: tfopt.global_norm([t, u], dtype="f8"), (X, LOW)),
         (lambda t, u, c: tfopt.clip_by_global_norm([t, u], c), (X, HIGH, np.array(1.0))),
         (lambda t, u: tfopt.clip_by_global_norm([t, None, u], 9.0)[0][::2], (X, HIGH)),
         (lambda t, c, n: tfopt.clip_by_global_norm([t], c, n)[0], (X, np.array(1.0), 2 - LOW)),
@@ -29,6 +30,18 @@ X, LOW, HIGH = np.random.default_rng(1).normal(size=(4, 3)), np.array(-0.5), np.
 )  # fmt: skip
 def test_clipping_has_gradients(function: Any, args: Any) -> None:
     check_grads(function, args)
+
+
+def test_gradients_of_a_norm_in_float64_have_the_dtypes_of_the_tensors() -> None:
+    tensors = [tfopt.constant(x) for x in (np.float32([3, 0]), np.float16([4]), np.zeros(1))]
+    with tfopt.GradientTape() as tape:
+        tape.watch(tensors)
+        norm = tfopt.global_norm(tensors, dtype=np.float64)
+    assert norm.dtype == np.float64 and norm.numpy() == 5
+    found = tape.gradient(norm, tensors)
+    assert [(g.dtype, g.numpy().tolist()) for g in found] == [
+        (np.float32, [np.float32(0.6), 0]), (np.float16, [np.float16(0.8)]), (np.float64, [0]),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("limit", [0.0, 1.0])

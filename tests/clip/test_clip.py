@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from common.clip_cases import ALL_DTYPES, FLOATS, array_of, bits
@@ -179,6 +180,17 @@ def test_global_norm(either: Any) -> None:
     assert either.global_norm([np.zeros((0, 3), np.float16), np.float16([3, 4])]) == 5
 
 
+@pytest.mark.parametrize("narrow", [np.float16, ml_dtypes.bfloat16, np.float32])
+def test_a_global_norm_of_another_dtype_is_rounded_once(either: Any, narrow: Any) -> None:
+    """Of 16 bits it is exact, whichever dtypes the tensors have; a root is rounded once."""
+    tensors = [np.array([99.8, 3.0, 1.0]).astype(narrow), np.float64([0.25, -2.5])]
+    exact = np.sqrt(sum(np.sum(t.astype(np.float64) ** 2) for t in tensors))
+    for dtype in (np.float64, "float32", np.float16):
+        value = either.global_norm(tensors, dtype=dtype)
+        assert value.dtype == dtype and value == exact.astype(dtype)
+    assert either.global_norm([], dtype=np.float64).dtype == np.float64
+
+
 @pytest.mark.parametrize(
     ("tensors", "limit", "expected", "norm"),
     [
@@ -288,6 +300,9 @@ def test_results_are_written_where_they_are_wanted() -> None:
     close(out, [3, 4])
     norm = np.zeros((), np.float32)
     assert tfopt.global_norm([t], out=norm) is norm and norm == 5
+    wide = np.zeros(())
+    assert tfopt.global_norm([t / 3], out=wide, dtype=np.float64) is wide
+    assert wide == np.sqrt(np.sum((t / 3).astype(np.float64) ** 2)) != np.float32(wide)
     with pytest.warns(DeprecationWarning):
         assert tfopt.clip_by_average_norm(t, 0.5, out=out) is out
     close(out, [0.6, 0.8])

@@ -167,6 +167,13 @@ MANY: list[Refused] = [
      "double tensor"),
     ("two dtypes to clip", lambda a: tfopt.clip_by_global_norm([a, a.astype("f2")], 1), TYPE,
      "but is a half tensor"),
+    *((f"a norm as {dtype}", lambda a, d=dtype: tfopt.global_norm([a], dtype=d), TYPE, message)
+      for dtype, message in {
+          "int64": "dtype must be one of float16, bfloat16, float32, float64, not int64",
+          "complex64": "dtype must be one of", "no such": "must be a float dtype, not 'no such'",
+      }.items()),
+    ("a float64 norm into float32",
+     lambda a: tfopt.global_norm([a], out=np.zeros((), "f4"), dtype="float64"), INVALID, "out"),
     ("ints", lambda a: tfopt.global_norm([[1, 2]]), TYPE,
      f"Value for attr 'T' of int32 is not in the list of allowed values: {ALLOWED}"),
     *((f"{dtype} arrays", lambda a, d=dtype: tfopt.global_norm([a.astype(d)] * 2), TYPE, message)

@@ -136,7 +136,7 @@ def test_clip_by_global_norm(dtype: str, layout: str, data: st.DataObject) -> No
         return ([None, *own], given_out), [*own, *(out for out in outs if out is not None)]
 
     def call(package: Any, own: Any, out: Any) -> Any:
-        norm_too = package.global_norm(own)
+        norm_too = package.global_norm(own), package.global_norm(own, dtype=np.float64)
         return package.clip_by_global_norm(
             own, limit, use_norm, out=out, nonfinite=policy
         ), norm_too

@@ -58,8 +58,8 @@ def _clip_by_global_norm(
     return _written(out, clipped), norm
 
 
-def _global_norm(t_list: Any) -> Any:
-    return clip_ops.global_norm([_array(t) for t in t_list])
+def _global_norm(t_list: Any, **more: Any) -> Any:
+    return clip_ops.global_norm([_array(t) for t in t_list], **more)
 
 
 def _l2_loss(t: Any) -> Any:

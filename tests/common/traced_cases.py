@@ -170,7 +170,10 @@ CLIP_CALLS: dict[str, list[dict[str, Any]]] = {
         {"t": T, "clip_norm": 0.1, "name": "n"},
         {"t": INF, "clip_norm": 0.1, "nonfinite": "raise"},
     ],
-    "clip_ops.global_norm": [{"t_list": _T_LIST, "name": "n"}],
+    "clip_ops.global_norm": [
+        {"t_list": _T_LIST, "name": "n"},
+        {"t_list": _T_LIST, "dtype": np.float64},
+    ],
     "clip_ops.clip_by_global_norm": [
         {"t_list": _T_LIST, "clip_norm": 2.0, "name": "n"},
         {"t_list": _T_LIST, "clip_norm": 2.0, "use_norm": 9.0},
@@ -197,7 +200,7 @@ def _clip_calls() -> Iterator[Call]:
                 if not name.startswith("clip_ops"):
                     continue
                 if name == "clip_ops.global_norm":
-                    outs: list[Any] = [np.zeros((), np.float32)]
+                    outs: list[Any] = [np.zeros((), given.get("dtype", np.float32))]
                 else:
                     outs = ["t_list", [_OUT, _OUT[0]]] if "t_list" in given else ["t", _OUT]
                 for out in outs:

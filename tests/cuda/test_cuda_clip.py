@@ -203,7 +203,8 @@ def spread(n: int, dtype: str, seed: int = 0) -> np.ndarray:
 def test_long_arrays(dtype: str, n: int) -> None:
     def call(package: Any, own: Any, out: Any) -> Any:
         clipped = package.clip_by_norm(own[0], 2.5), package.clip_by_global_norm(own, 0.5)
-        return package.global_norm(own), package.raw_ops.L2Loss(t=own[0]), clipped
+        wide = package.global_norm([*own, own[0]], dtype=np.float64)
+        return package.global_norm(own), wide, package.raw_ops.L2Loss(t=own[0]), clipped
 
     compare(call, [spread(n, dtype)], "none", shifted=n % 2 == 1)
 

@@ -193,7 +193,7 @@ def clip_call(name: str) -> Call:
     outs: dict[str, Any] = {}
     if "out" in inspect.signature(function).parameters:
         if name == "global_norm":
-            outs["out"] = np.zeros((), np.float32)
+            outs["out"], outs["dtype"] = np.zeros(()), np.float16
         elif "t_list" in given:
             outs["out"] = [np.zeros_like(t) for t in given["t_list"]]
         else:

@@ -44,7 +44,7 @@ def tape_backend() -> Any:
     def apply(kernel: Any, operands: Any, *rest: Any) -> None:
         calls.append(f"apply {kernel.name} to {len(operands)}")
 
-    def global_norm(t_list: Any, out: Any) -> Any:
+    def global_norm(t_list: Any, out: Any, dtype: Any) -> Any:
         calls.append("global_norm")
         return 3.0
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfopt.clip_ops.scaling import by_type, check_policy, rounded, scale, skips
 from tfopt.clip_ops.validation import (
+    FLOATS,
     as_limit,
     as_tensors,
     check_separate,
@@ -21,7 +22,7 @@ from tfopt.clip_ops.validation import (
 )
 from tfopt.core.effects import readable, writes
 from tfopt.core.engine import Op, apply
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.reduce.norms import norm
 from tfopt.kernels.update.clip import factor
 from tfopt.sparse_conversion import each_as_slices
@@ -30,28 +31,33 @@ __all__ = ["BY_GLOBAL_NORM", "GLOBAL_NORM", "clip_by_global_norm", "global_norm"
 
 
 @writes("out", returns="out")
-def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any:
+def global_norm(t_list: Any, name: str | None = None, *, out: Any = None, dtype: Any = None) -> Any:
     """Return the 2-norm of all elements of all tensors.
 
     Parameters
     ----------
     t_list : sequence of arrays, Variables, IndexedSlices, SciPy or torch sparse tensors, or None
-        All of one float dtype. None is skipped; of IndexedSlices the values are used.
+        All of one float dtype, unless `dtype` is given. None is skipped; of IndexedSlices the
+        values are used.
     name : str, optional
         Accepted for compatibility with TensorFlow and ignored.
-    out : array of shape () and the tensors' dtype, optional
+    out : array of shape () and the result's dtype, optional
         Receives the norm.
+    dtype : dtype, optional
+        That of the result: a float dtype; by default the tensors'. float64 is what the norm is
+        computed in, so that a norm of bfloat16 tensors is not rounded to 8 bits.
 
     Returns
     -------
     NumPy scalar
-        In the tensors' dtype; infinite if the dtype cannot represent the norm. `out` if given.
-        0 as float32 if there are no tensors.
+        In `dtype`, or the tensors' dtype; infinite if that cannot represent the norm. `out` if
+        given. 0 as float32 if there are no tensors and no `dtype`.
 
     Raises
     ------
     InvalidTypeError
-        If `t_list` is not a sequence, or its tensors do not have one float dtype.
+        If `t_list` is not a sequence, or its tensors do not have one float dtype; if `dtype` is
+        not a float dtype.
 
     Notes
     -----
@@ -64,23 +70,39 @@ def global_norm(t_list: Any, name: str | None = None, *, out: Any = None) -> Any
     >>> import tfopt
     >>> float(tfopt.global_norm([np.array([-2.0, 4.0]), None, np.array([1.0, -2.0])]))
     5.0
+    >>> half = np.full(100, 9.9803, np.float16)
+    >>> float(tfopt.global_norm([half])), float(tfopt.global_norm([half], dtype=np.float64))
+    (99.75, 99.765625)
     """
-    t_list = each_as_slices(t_list)
+    t_list, asked = each_as_slices(t_list), None if dtype is None else _float_dtype(dtype)
     if out is None and _any_recorded(t_list):
-        return apply(GLOBAL_NORM, tuple(of_rows(t) for t in t_list if t is not None))
+        kw = {} if asked is None else {"dtype": asked}
+        return apply(GLOBAL_NORM, tuple(of_rows(t) for t in t_list if t is not None), kw)
     backend = device_backend(t_list)
     if backend is not None:
-        return backend.global_norm(t_list, out)
-    tensors = [t for t in as_tensors(t_list, one_dtype=True) if t is not None]
-    dtype = tensors[0].dtype if tensors else np.dtype(np.float32)
+        return backend.global_norm(t_list, out, asked)
+    tensors = [t for t in as_tensors(t_list, one_dtype=asked is None) if t is not None]
+    own = tensors[0].dtype if tensors else np.dtype(np.float32)
+    of = own if asked is None else asked
     into = None
     if out is not None:
-        (into,) = results_for([np.empty((), dtype)], [out])
-    value = rounded(*norm(tensors), dtype)
+        (into,) = results_for([np.empty((), of)], [out])
+    value = rounded(*norm(tensors), of)
     if into is None:
         return value
     into[...] = value
     return out
+
+
+def _float_dtype(given: Any) -> np.dtype[Any]:
+    """Return the dtype of a result."""
+    try:
+        dtype: np.dtype[Any] = np.dtype(given)
+    except TypeError:
+        raise InvalidTypeError(f"dtype must be a float dtype, not {given!r}") from None
+    if dtype.name not in FLOATS:
+        raise InvalidTypeError(f"dtype must be one of {', '.join(FLOATS)}, not {dtype}")
+    return dtype
 
 
 def _of_a_recorded_call(arguments: dict[str, Any]) -> tuple[Any, Any]:
@@ -207,5 +229,5 @@ def _scaled_together(*operands: Any, nonfinite: str) -> tuple[Any, ...]:
     return (*clipped, shared)
 
 
-GLOBAL_NORM = Op("GlobalNorm", lambda *tensors: global_norm(list(tensors)))
+GLOBAL_NORM = Op("GlobalNorm", lambda *tensors, **kw: global_norm(list(tensors), **kw))
 BY_GLOBAL_NORM = Op("ClipByGlobalNorm", _scaled_together, many=True)

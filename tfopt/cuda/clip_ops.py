@@ -121,12 +121,12 @@ def _apply_policy(norms: Norms, nonfinite: str) -> None:
 # ---- by the norm of many tensors
 
 
-def global_norm(t_list: Any, out: Any) -> Any:
+def global_norm(t_list: Any, out: Any, dtype: Any = None) -> Any:
     """Return the norm of all elements, on the GPU; see :func:`tfopt.global_norm`."""
     library = load()
-    tensors = [t for t in as_tensors(t_list, one_dtype=True) if t is not None]
+    tensors = [t for t in as_tensors(t_list, one_dtype=dtype is None) if t is not None]
     arrays = [t.array for t in tensors]
-    result = scalar_for(tensors[0], out)
+    result = scalar_for(tensors[0], out, dtype)
     device = device_of([("t_list", a) for a in arrays] + [("out", result.array)], library)
     with (
         in_order(library, device, [*arrays, result.array]) as stream,

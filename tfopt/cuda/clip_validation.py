@@ -130,15 +130,15 @@ def results_for(tensors: Sequence[Tensor | None], out: Any) -> list[Tensor | Non
     return [None if t is None else _fitting(r, t.array.dtype, t.array.shape) for r, t in each]
 
 
-def scalar_for(tensor: Tensor, out: Any) -> Tensor:
-    """Return the array to which a number of a tensor's dtype is written."""
+def scalar_for(tensor: Tensor, out: Any, dtype: np.dtype[Any] | None = None) -> Tensor:
+    """Return the array to which a number is written, by default of a tensor's dtype."""
     if out is None:
-        return _new(tensor, ())
-    return _fitting(out, tensor.array.dtype, ())
+        return _new(tensor, (), dtype)
+    return _fitting(out, tensor.array.dtype if dtype is None else dtype.name, ())
 
 
-def _new(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    given = new_like(tensor.given, shape)
+def _new(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype[Any] | None = None) -> Tensor:
+    given = new_like(tensor.given, shape, dtype)
     return Tensor(given, as_device_array(given, "out"))
 
 

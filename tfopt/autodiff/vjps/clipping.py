@@ -74,7 +74,11 @@ by_norm = ((_norm_t, "ab"), (_norm_limit, "ab"))
 def of_global_norm(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
     """Return the gradients of the norm of many tensors: along them, and 0 where it is 0."""
     scale = np.where(y == 0, 0, g / np.where(y == 0, 1, y))
-    return [x * scale if wanted else None for x, wanted in zip(ins, need, strict=True)]
+    made = [x * scale if wanted else None for x, wanted in zip(ins, need, strict=True)]
+    if "dtype" not in kw:
+        return made
+    each = zip(made, ins, strict=True)
+    return [None if grad is None else grad.astype(x.dtype) for grad, x in each]
 
 
 def by_global_norm(g: Any, y: Any, ins: Any, kw: Any, need: Any) -> list[Any]:
