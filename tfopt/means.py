@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.clip_ops.scaling import by_type, check_policy
+from tfopt.clip_ops.scaling import Nonfinite, by_type, check_policy
 from tfopt.clip_ops.validation import (
     FLOATS,
     as_tensor,
@@ -60,7 +60,7 @@ def weighted_mean(
     *,
     base: Any = None,
     out: Any = None,
-    nonfinite: str = "raise",
+    nonfinite: Nonfinite = "raise",
 ) -> WeightedMean:
     """Return the weighted mean of structures of arrays, element by element.
 

@@ -124,7 +124,7 @@ def differentiable(x: Any) -> bool:
 
 
 def dense(grad: Any) -> np.ndarray:
-    return np.asarray(tfopt.autodiff.tape.densify(grad))
+    return np.asarray(tfopt.indexed_slices.densify(grad))
 
 
 def weights(like: Any, seed: int) -> np.ndarray:

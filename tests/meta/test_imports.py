@@ -45,6 +45,7 @@ FLOORS = (
     "optimizers.arguments",
     "optimizers.settings",
     "optimizers.schedules",
+    "optimizers.options",
     "optimizers.state",
     "optimizers.step",
     "optimizers.base",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -22,6 +22,16 @@ from tfopt.indexed_slices import densify
 __all__ = ["Custom", "call_with_gradient", "custom_gradient", "grad_pass_through"]
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def custom_gradient(f: Callable[P, tuple[R, Callable[..., Any]]]) -> Bind[P, R]: ...
+@overload
+def custom_gradient(
+    f: None = None,
+) -> Callable[[Callable[P, tuple[R, Callable[..., Any]]]], Bind[P, R]]: ...
 def custom_gradient(f: Callable[..., Any] | None = None) -> Any:
     """Give a function a custom gradient.
 
@@ -293,7 +303,7 @@ class Custom:
         return input_grads, list(variable_grads)
 
 
-def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+def grad_pass_through(f: Callable[P, R]) -> Bind[P, R]:
     """Pass gradients through a function as if it returned its arguments.
 
     Parameters

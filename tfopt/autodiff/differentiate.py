@@ -10,8 +10,9 @@ from tfopt.autodiff.backward import added, as_gradient, backward
 from tfopt.autodiff.operands import as_tensor
 from tfopt.core import engine
 from tfopt.core.engine import Readable, Tape, Tensor
+from tfopt.indexed_slices import densify
 
-__all__ = ["gradients", "gradients_of_columns", "gradients_of_elements", "zeros_like"]
+__all__ = ["dense", "gradients", "gradients_of_columns", "gradients_of_elements", "zeros_like"]
 
 
 def gradients(record: Tape, targets: list[Any], sources: list[Any], seeds: list[Any]) -> list[Any]:
@@ -34,7 +35,11 @@ def gradients(record: Tape, targets: list[Any], sources: list[Any], seeds: list[
     direct: dict[int, Any] = {}  # of variables that are targets: they stand for themselves
     for k, target in enumerate(targets):
         if not isinstance(target, (Tensor, Readable)):
-            raise TypeError(f"target {k} must be a Tensor or a Variable, not {type(target)}")
+            raise TypeError(
+                f"target {k} must be a Tensor or a Variable, not {type(target).__name__}: compute "
+                "it from some by functions of NumPy, or give what computes it a gradient "
+                "(tfopt.custom_gradient)"
+            )
         if not engine.is_differentiable(target):
             continue
         seed = _seed(target, seeds[k] if k < len(seeds) else None, raw)
@@ -109,3 +114,8 @@ def gradients_of_columns(record: Tape, target: Any, source: Any) -> list[Any]:
         seed[:, k] = 1
         columns += gradients(record, [target], [source], [seed.reshape(target.shape)])
     return columns
+
+
+def dense(grads: list[Any], source: Any) -> list[Any]:
+    """Return the gradients of a source as tensors of its shape."""
+    return [zeros_like(source) if g is None else densify(g) for g in grads]

@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from tfopt.indexed_slices import IndexedSlices
 
 __all__ = ["Function", "TensorSpec", "function"]
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
 #: The largest number of programs that a function keeps for additional sizes.
 _MOST_SIZES = 100
 #: The largest number of instances without weak references that are kept, with their traces.
@@ -86,7 +89,7 @@ class _OfInstances:
             return self.entries.setdefault(key, (owner, _Traces()))[1]
 
 
-class Function:
+class Function(Generic[P, R]):
     """A function that is traced and replayed; :func:`tfopt.function` makes it.
 
     Parameters
@@ -100,9 +103,9 @@ class Function:
         How many times the body has been traced; of a method, for this instance.
     """
 
-    def __init__(self, f: Callable[..., Any], input_signature: Any = None) -> None:
+    def __init__(self, f: Callable[P, R], input_signature: Any = None) -> None:
         functools.update_wrapper(self, f)
-        self._f = f
+        self._f: Callable[..., R] = f
         self._signature = Signature(f, input_signature)
         self._traces = _Traces()
         self._of_instances = _OfInstances()
@@ -113,7 +116,13 @@ class Function:
         """How many times the body has been traced."""
         return int(self._traces.count)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Function:
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Function[Concatenate[Any, Q], R], instance: object, owner: Any = None
+    ) -> Function[Q, R]: ...
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
         f = self._f
@@ -157,7 +166,8 @@ class Function:
             waiting.extend(program.others.values())
         return "\n".join(sources)
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R
         if engine.tracing() is not None:
             return self._f(*args, **kwargs)
         if len(args) == self._signature.n_simple and not kwargs:
@@ -165,17 +175,19 @@ class Function:
             program = None if kind is None else self._traces.programs.get(kind)
             if program is not None:
                 try:
-                    return program(args, ())
+                    result = program(args, ())
                 except Resized as change:
-                    return self._resized(program, change, self._signature.bind(args, kwargs))
+                    result = self._resized(program, change, self._signature.bind(args, kwargs))
+                return result
         call = self._signature.bind(args, kwargs)
         program = self._program(call)
         try:
-            return program(call.tensors, call.variables)
+            result = program(call.tensors, call.variables)
         except Resized as change:
-            return self._resized(program, change, call)
+            result = self._resized(program, change, call)
+        return result
 
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Self:
         """Trace for arguments, where specs stand for tensors, and return the function."""
         leaves = [
             np.ones([1 if n is None else n for n in leaf.shape], leaf.dtype)
@@ -276,6 +288,14 @@ class Function:
         return f"<Function {getattr(self, '__name__', self._f)!r}, {self.trace_count} traces>"
 
 
+@overload
+def function(
+    func: Callable[P, R], input_signature: Any = None, reduce_retracing: bool = False
+) -> Function[P, R]: ...
+@overload
+def function(
+    func: None = None, input_signature: Any = None, reduce_retracing: bool = False
+) -> Callable[[Callable[P, R]], Function[P, R]]: ...
 def function(
     func: Callable[..., Any] | None = None,
     input_signature: Any = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tfopt.autodiff.bind import Bind
 from tfopt.autodiff.custom_gradient import call_with_gradient
@@ -17,12 +17,15 @@ from tfopt.indexed_slices import densify
 
 __all__ = ["recompute_grad"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 #: The same value, but not before another one: what depends on it is computed as late.
 AFTER = Op("after", lambda x, late: x, identity=True)
 AFTER.define(lambda g, y, x, late: g, CUT)
 
 
-def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+def recompute_grad(f: Callable[P, R]) -> Bind[P, R]:
     """Store only the arguments of a function, and call it again for its gradient.
 
     Parameters

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import enum
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 
 from tfopt.autodiff.differentiate import (
+    dense,
     gradients,
     gradients_of_columns,
     gradients_of_elements,
     zeros_like,
 )
+from tfopt.autodiff.tape_arguments import (
+    Gradient,
+    Key,
+    Source,
+    Unconnected,
+    UnconnectedGradients,
+    check_single_target,
+    check_target,
+    checked_sources,
+    is_zero,
+)
 from tfopt.core import engine
-from tfopt.core.engine import Readable, Tape, Tensor
+from tfopt.core.engine import Operand, Readable, Tape, Tensor
 from tfopt.core.nest import flatten, pack
-from tfopt.indexed_slices import densify
 
 __all__ = ["GradientTape", "UnconnectedGradients"]
-
-
-class UnconnectedGradients(enum.Enum):
-    """The gradient of a source that the target does not depend on.
-
-    NONE is None, ZERO zeros of the source's shape.
-    """
-
-    NONE = "none"
-    ZERO = "zero"
 
 
 class GradientTape:
@@ -187,12 +187,52 @@ class GradientTape:
 
     # ---- gradients
 
+    @overload
+    def gradient(
+        self,
+        target: Any,
+        sources: Operand,
+        output_gradients: Any = ...,
+        unconnected_gradients: Unconnected = ...,
+    ) -> Gradient: ...
+    @overload
+    def gradient(
+        self,
+        target: Any,
+        sources: list[Source],
+        output_gradients: Any = ...,
+        unconnected_gradients: Unconnected = ...,
+    ) -> list[Gradient]: ...
+    @overload
+    def gradient(
+        self,
+        target: Any,
+        sources: tuple[Source, ...],
+        output_gradients: Any = ...,
+        unconnected_gradients: Unconnected = ...,
+    ) -> tuple[Gradient, ...]: ...
+    @overload
+    def gradient(
+        self,
+        target: Any,
+        sources: dict[Key, Source],
+        output_gradients: Any = ...,
+        unconnected_gradients: Unconnected = ...,
+    ) -> dict[Key, Gradient]: ...
+    @overload
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = ...,
+        unconnected_gradients: Unconnected = ...,
+    ) -> Any: ...
     def gradient(
         self,
         target: Any,
         sources: Any,
         output_gradients: Any = None,
-        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        unconnected_gradients: Unconnected = UnconnectedGradients.NONE,
     ) -> Any:
         """Return the gradients of a target, or of the sum of several targets.
 
@@ -222,9 +262,9 @@ class GradientTape:
             If an operation between the sources and the target has no gradient.
         """
         record = self._usable_record()
-        _check_target(target)
-        zero = _is_zero(unconnected_gradients)
-        leaves = _checked_sources(sources)
+        check_target(target)
+        zero = is_zero(unconnected_gradients)
+        leaves = checked_sources(sources)
         targets = flatten(target)
         seeds = flatten(output_gradients) if output_gradients is not None else []
         with _Use(self):
@@ -239,7 +279,7 @@ class GradientTape:
         self,
         target: Any,
         sources: Any,
-        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        unconnected_gradients: Unconnected = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
     ) -> Any:
@@ -266,8 +306,8 @@ class GradientTape:
             As `gradient` does.
         """
         record = self._usable_record()
-        _check_single_target(target)
-        zero, leaves = _is_zero(unconnected_gradients), _checked_sources(sources)
+        check_single_target(target)
+        zero, leaves = is_zero(unconnected_gradients), checked_sources(sources)
         with _Use(self):
             rows = gradients_of_elements(record, target, leaves)
         jacobians: list[Any] = []
@@ -275,7 +315,7 @@ class GradientTape:
             shape = (*target.shape, *source.shape)
             grads = [row[k] for row in rows]
             if any(g is not None for g in grads):
-                stacked = np.stack(_dense(grads, source))[: target.size]
+                stacked = np.stack(dense(grads, source))[: target.size]
                 jacobians.append(np.reshape(stacked, shape))
             else:
                 jacobians.append(engine.wrapped(np.zeros(shape, source.dtype)) if zero else None)
@@ -285,10 +325,10 @@ class GradientTape:
         self,
         target: Any,
         source: Any,
-        unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+        unconnected_gradients: Unconnected = UnconnectedGradients.NONE,
         parallel_iterations: int | None = None,
         experimental_use_pfor: bool = True,
-    ) -> Any:
+    ) -> Tensor:
         """Return the Jacobian of each example: of its target with respect to its part of a source.
 
         Parameters
@@ -311,9 +351,9 @@ class GradientTape:
             As `gradient` does.
         """
         record = self._usable_record()
-        _check_single_target(target)
-        (source,) = _checked_sources([source])
-        _is_zero(unconnected_gradients)
+        check_single_target(target)
+        (source,) = checked_sources([source])
+        is_zero(unconnected_gradients)
         if not target.shape or target.shape[:1] != source.shape[:1]:
             raise ValueError(
                 f"Need first dimension of target shape ({target.shape}) and source shape "
@@ -327,7 +367,7 @@ class GradientTape:
         shape = (*target.shape, *source.shape[1:])
         if not columns:
             return engine.wrapped(np.zeros(shape, source.dtype))
-        return np.reshape(np.stack(_dense(columns, source), axis=1), shape)
+        return cast(Tensor, np.reshape(np.stack(dense(columns, source), axis=1), shape))
 
     def _usable_record(self) -> Tape:
         if self._record is None:
@@ -358,39 +398,3 @@ class _Use:
         if tape._record is not None and not tape._persistent:
             tape._watched, tape._record = tuple(tape._record.variables), None
             tape._used = True
-
-
-def _dense(grads: list[Any], source: Any) -> list[Any]:
-    """Return the gradients of a source as tensors of its shape."""
-    return [zeros_like(source) if g is None else densify(g) for g in grads]
-
-
-def _check_target(target: Any) -> None:
-    if target is None:
-        raise TypeError(
-            "Argument `target` should be a list or nested structure of Tensors, Variables or "
-            "CompositeTensors to be differentiated, but received None."
-        )
-
-
-def _check_single_target(target: Any) -> None:
-    _check_target(target)
-    if not isinstance(target, (Tensor, Readable)):
-        raise TypeError(f"target must be a Tensor, not {type(target).__name__}")
-
-
-def _is_zero(unconnected: Any) -> bool:
-    if unconnected is UnconnectedGradients.NONE:
-        return False
-    try:
-        return UnconnectedGradients(unconnected) is UnconnectedGradients.ZERO
-    except ValueError:
-        raise ValueError(f"Unknown value for unconnected_gradients: {unconnected!r}") from None
-
-
-def _checked_sources(sources: Any) -> list[Any]:
-    leaves = flatten(sources)
-    for k, leaf in enumerate(leaves):
-        if not isinstance(leaf, (Tensor, Readable)):
-            raise TypeError(f"source {k} must be a Tensor or a Variable, not {type(leaf).__name__}")
-    return leaves

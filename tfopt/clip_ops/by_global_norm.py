@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.clip_ops.scaling import by_type, check_policy, rounded, scale, skips
+from tfopt.clip_ops.scaling import Nonfinite, by_type, check_policy, rounded, scale, skips
 from tfopt.clip_ops.validation import (
     FLOATS,
     as_limit,
@@ -124,7 +124,7 @@ def clip_by_global_norm(
     name: str | None = None,
     *,
     out: Any = None,
-    nonfinite: str = "propagate",
+    nonfinite: Nonfinite = "propagate",
 ) -> tuple[list[Any], Any]:
     """Scale tensors by a common factor, so that their global norm is at most a limit.
 
@@ -223,7 +223,7 @@ def _any_recorded(t_list: Any) -> bool:
     return isinstance(t_list, (list, tuple)) and is_recorded(*t_list)
 
 
-def _scaled_together(*operands: Any, nonfinite: str) -> tuple[Any, ...]:
+def _scaled_together(*operands: Any, nonfinite: Nonfinite) -> tuple[Any, ...]:
     *tensors, limit, known = operands
     clipped, shared = clip_by_global_norm(tensors, limit, known, nonfinite=nonfinite)
     return (*clipped, shared)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.clip_ops.scaling import check_policy, scale, scale_slices, skips
+from tfopt.clip_ops.scaling import Nonfinite, check_policy, scale, scale_slices, skips
 from tfopt.clip_ops.validation import (
     FLOATS,
     Array,
@@ -45,7 +45,7 @@ def clip_by_norm(
     name: str | None = None,
     *,
     out: Any = None,
-    nonfinite: str = "propagate",
+    nonfinite: Nonfinite = "propagate",
 ) -> Any:
     """Scale down a tensor, or each of its slices, whose norm exceeds a limit.
 
@@ -125,7 +125,7 @@ def clip_by_average_norm(
     name: str | None = None,
     *,
     out: Any = None,
-    nonfinite: str = "propagate",
+    nonfinite: Nonfinite = "propagate",
 ) -> Any:
     """Scale down a tensor whose norm, divided by its number of elements, exceeds a limit.
 

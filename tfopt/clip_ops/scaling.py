@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, Literal, get_args
 from weakref import ref
 
 import numpy as np
@@ -17,6 +17,7 @@ from tfopt.kernels.update.clip import factors, scale_call, scale_each_call
 from tfopt.kernels.update.dense import run
 
 __all__ = [
+    "Nonfinite",
     "by_type",
     "check_policy",
     "norms_of_slices",
@@ -27,9 +28,12 @@ __all__ = [
 ]
 
 
+Nonfinite = Literal["propagate", "raise", "skip"]
+
+
 def check_policy(nonfinite: Any) -> None:
     """Raise if `nonfinite` is not one of the accepted policies."""
-    if nonfinite not in ("propagate", "raise", "skip"):
+    if nonfinite not in get_args(Nonfinite):
         raise InvalidArgumentError(
             f'nonfinite must be "propagate", "raise" or "skip", not {nonfinite!r}'
         )

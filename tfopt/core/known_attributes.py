@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfopt.imports import imported
 from tfopt.names import hint
@@ -24,14 +24,16 @@ _MAKERS = {"__new__", "__copy__", "__deepcopy__"}
 class KnownAttributes:
     """Base class of objects that refuse to set public attributes that they do not know."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        known = name.startswith("_") or name in vars(self) or declares(type(self), name)
-        if not known and not _is_being_made(self):
-            raise AttributeError(
-                f"{type(self).__name__} has no attribute {name!r} to set"
-                f"{did_you_mean(name, self._settable())}"
-            )
-        super().__setattr__(name, value)
+    if not TYPE_CHECKING:  # a type checker would then let any attribute be set
+
+        def __setattr__(self, name, value):
+            known = name.startswith("_") or name in vars(self) or declares(type(self), name)
+            if not known and not _is_being_made(self):
+                raise AttributeError(
+                    f"{type(self).__name__} has no attribute {name!r} to set"
+                    f"{did_you_mean(name, self._settable())}"
+                )
+            super().__setattr__(name, value)
 
     def _settable(self) -> Iterator[str]:
         """Yield the public attributes that are not methods, and can be set."""

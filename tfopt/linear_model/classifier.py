@@ -15,6 +15,7 @@ from tfopt.linear_model._fit.multinomial import Multinomial, solve_multinomial
 from tfopt.linear_model._fit.problem import Samples
 from tfopt.linear_model.block_fits import fit_partitions
 from tfopt.linear_model.estimator import SDCAEstimator
+from tfopt.linear_model.literals import ClassifierLoss, Solver
 from tfopt.linear_model.losses import classification_losses
 from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
 from tfopt.linear_model.predictions import LinearClassifierMixin
@@ -176,7 +177,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
 
     def __init__(
         self,
-        loss: str = "logistic",
+        loss: ClassifierLoss = "logistic",
         *,
         l1: float = 0.0,
         l2: float | None = None,
@@ -186,7 +187,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         gamma: float = 1.0,
         fit_intercept: bool = True,
         class_weight: Any = None,
-        solver: str = "auto",
+        solver: Solver = "auto",
         adaptive: bool = False,
         num_loss_partitions: int | Sequence[int] | None = None,
         max_iter: int = 1000,

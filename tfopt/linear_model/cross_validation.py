@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfopt.linear_model.classifier import LinearClassifier
+from tfopt.linear_model.literals import ClassifierLoss, RegressorLoss, Solver
 from tfopt.linear_model.penalty_choice import PenaltyChoice
 from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
 from tfopt.linear_model.regressor import LinearRegressor
@@ -89,7 +90,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
 
     def __init__(
         self,
-        loss: str = "logistic",
+        loss: ClassifierLoss = "logistic",
         *,
         l2s: Any = None,
         l1s: Any = None,
@@ -104,7 +105,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
         cv: Any = None,
         scoring: Any = None,
         refit: bool = True,
-        solver: str = "auto",
+        solver: Solver = "auto",
         max_iter: int = 1000,
         max_time: float | None = None,
         tol: float | None = None,
@@ -210,7 +211,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
 
     def __init__(
         self,
-        loss: str = "squared",
+        loss: RegressorLoss = "squared",
         *,
         l2s: Any = None,
         l1s: Any = None,
@@ -226,7 +227,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
         cv: Any = None,
         scoring: Any = None,
         refit: bool = True,
-        solver: str = "auto",
+        solver: Solver = "auto",
         max_iter: int = 1000,
         max_time: float | None = None,
         tol: float | None = None,

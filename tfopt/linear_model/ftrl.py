@@ -10,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model.ftrl_base import FTRLEstimator, entries_of
+from tfopt.linear_model.literals import BinaryLoss, RegressorLoss
 from tfopt.linear_model.losses import classification_losses, regression_losses
 from tfopt.linear_model.predictions import LinearClassifierMixin, LinearRegressorMixin
 from tfopt.linear_model.signatures import keep_parameters
@@ -121,7 +122,7 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
 
     def __init__(
         self,
-        loss: str = "logistic",
+        loss: BinaryLoss = "logistic",
         *,
         learning_rate: float = 0.5,
         beta: float = 0.0,
@@ -292,7 +293,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
 
     def __init__(
         self,
-        loss: str = "squared",
+        loss: RegressorLoss = "squared",
         *,
         learning_rate: float = 0.5,
         beta: float = 0.0,

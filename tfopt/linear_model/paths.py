@@ -21,6 +21,7 @@ from tfopt.linear_model._fit.quadratic_model import MOST_IN_MATRIX
 from tfopt.linear_model._fit.work import descent_work, hessian_work
 from tfopt.linear_model.classifier import SDCAClassifier
 from tfopt.linear_model.estimator import SDCAEstimator
+from tfopt.linear_model.literals import LossName
 from tfopt.linear_model.parameters import CHOLESKY, DEFAULT_TOL, DESCENT, Parameters
 from tfopt.linear_model.penalties import largest_l1, path_penalties
 from tfopt.linear_model.regressor import SDCARegressor
@@ -208,7 +209,7 @@ class FoldFits:
 def sdca_path(
     X: Any,
     y: Any,
-    loss: str = "logistic",
+    loss: LossName = "logistic",
     *,
     l2s: Any = None,
     l1s: Any = None,
@@ -277,7 +278,7 @@ def sdca_path(
     kind = SDCARegressor if loss in SDCARegressor._LOSSES else SDCAClassifier
     if options.get("C") is not None:
         raise InvalidArgumentError("C is 1 / l2: give l2s, or l2 beside l1s")
-    model = kind(loss, **options)
+    model = kind(**{**options, "loss": loss})
     if model._has_blocks:
         raise InvalidArgumentError("num_loss_partitions must be a number: a path has no blocks")
 

@@ -16,6 +16,7 @@ from tfopt.linear_model._fit.plan import make_plan
 from tfopt.linear_model._fit.problem import Samples
 from tfopt.linear_model.block_fits import fit_partitions
 from tfopt.linear_model.estimator import SDCAEstimator
+from tfopt.linear_model.literals import RegressorLoss, Solver
 from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.losses import regression_losses
 from tfopt.linear_model.parameters import CHOLESKY
@@ -126,7 +127,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
 
     def __init__(
         self,
-        loss: str = "squared",
+        loss: RegressorLoss = "squared",
         *,
         l1: float = 0.0,
         l2: float | None = None,
@@ -137,7 +138,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         quantile: float | Sequence[float] = 0.5,
         power: float = 1.5,
         fit_intercept: bool = True,
-        solver: str = "auto",
+        solver: Solver = "auto",
         adaptive: bool = False,
         num_loss_partitions: int | Sequence[int] | None = None,
         max_iter: int = 1000,

@@ -6,7 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 
@@ -38,11 +38,12 @@ __all__ = [
     "whole",
 ]
 
+T = TypeVar("T")
 _NOTHING: Any = object()
 
 
-class CheckedAttribute:
-    """An attribute whose values are checked on assignment.
+class CheckedAttribute(Generic[T]):
+    """An attribute, of type T, whose values are checked on assignment.
 
     It has no ``__set__``, which would make it a data descriptor and slow down every read: the
     owner's ``__setattr__`` calls `assign`.
@@ -54,18 +55,31 @@ class CheckedAttribute:
         false if each step reads it anew.
     usual : object
         The value that a configuration leaves out.
+    initial : object
+        The value before the first assignment, if there is one.
     """
 
     binds = True
     usual: Any = _NOTHING
+    initial: Any = _NOTHING
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
+    @overload
+    def __get__(self, owner: None, cls: type | None = None) -> Self: ...
+    @overload
+    def __get__(self, owner: object, cls: type | None = None) -> T: ...
     def __get__(self, owner: Any, cls: type | None = None) -> Any:
         if owner is None:
             return self
-        raise AttributeError(f"{type(owner).__name__} has no {self.name} yet")
+        if self.initial is _NOTHING:
+            raise AttributeError(f"{type(owner).__name__} has no {self.name} yet")
+        return self.initial
+
+    if TYPE_CHECKING:
+
+        def __set__(self, owner: object, value: T) -> None: ...
 
     def assign(self, owner: Any, value: Any) -> None:
         """Check a value and set the attribute of an owner to it."""
@@ -77,7 +91,7 @@ class CheckedAttribute:
         return {} if value == self.usual else {self.name: value}
 
 
-class Setting(CheckedAttribute):
+class Setting(CheckedAttribute[T]):
     """An attribute that holds the assigned value after conversion by a function.
 
     Parameters
@@ -92,16 +106,12 @@ class Setting(CheckedAttribute):
 
     def __init__(
         self,
-        checked: Callable[[str, Any], Any] = lambda name, value: value,
+        checked: Callable[[str, Any], T] = lambda name, value: value,
         default: Any = _NOTHING,
         once: bool = False,
     ) -> None:
-        self._checked, self.usual, self._once = checked, default, once
-
-    def __get__(self, owner: Any, cls: type | None = None) -> Any:
-        if owner is None or self.usual is _NOTHING:
-            return super().__get__(owner, cls)
-        return self.usual
+        self._checked, self._once = checked, once
+        self.usual = self.initial = default
 
     def assign(self, owner: Any, value: Any) -> None:
         """Check a value and set the attribute of an owner to it."""
@@ -114,7 +124,7 @@ class Setting(CheckedAttribute):
         owner.__dict__[self.name] = self._checked(self.name, value)
 
 
-class Hook(Setting):
+class Hook(Setting[T]):
     """Functions that steps call, which a configuration cannot hold."""
 
     def in_config(self, owner: Any) -> dict[str, Any]:
@@ -229,7 +239,7 @@ def whole(least: int, most: int | None = None) -> Callable[[str, Any], int]:
     return checked
 
 
-def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+def optional(check: Callable[[str, Any], T]) -> Callable[[str, Any], T | None]:
     """Return a check that accepts None, or what another check accepts."""
     return lambda name, value: None if value is None else check(name, value)
 
@@ -251,11 +261,11 @@ def flag(name: str, value: Any) -> bool:
     raise InvalidTypeError(f"{name} must be True or False, not {value!r}")
 
 
-def choice(*values: str | None) -> Callable[[str, Any], str | None]:
+def choice(*values: T) -> Callable[[str, Any], T]:
     """Return the check of one of a few strings, or None if that is among them."""
     shown = " or ".join("None" if value is None else f'"{value}"' for value in values)
 
-    def checked(name: str, value: Any) -> str | None:
+    def checked(name: str, value: Any) -> T:
         if (value is None or isinstance(value, str)) and value in values:
             return value
         raise InvalidArgumentError(f"{name} must be {shown}, not {value!r}")
@@ -291,24 +301,26 @@ def functions(name: str, value: Any) -> list[Any]:
 class HasSettings(KnownAttributes):
     """Base class of objects with checked attributes, which refuse unknown ones."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # checked attributes have no __set__, so that reading them is as fast as reading others
-        declared = getattr(type(self), name, None)
-        if not isinstance(declared, CheckedAttribute):
-            super().__setattr__(name, value)
-            return
-        before = vars(self).get(name, _NOTHING)
-        declared.assign(self, value)
-        try:
-            self._check_settings()
-        except BaseException:
-            if before is _NOTHING:
-                del vars(self)[name]
-            else:
-                vars(self)[name] = before
-            raise
-        if declared.binds and "_version" in vars(self):
-            vars(self)["_version"] = object()
+    if not TYPE_CHECKING:  # a type checker would then let any attribute be set
+
+        def __setattr__(self, name, value):
+            # checked attributes have no __set__, so that reading them is as fast as reading others
+            declared = getattr(type(self), name, None)
+            if not isinstance(declared, CheckedAttribute):
+                super().__setattr__(name, value)
+                return
+            before = vars(self).get(name, _NOTHING)
+            declared.assign(self, value)
+            try:
+                self._check_settings()
+            except BaseException:
+                if before is _NOTHING:
+                    del vars(self)[name]
+                else:
+                    vars(self)[name] = before
+                raise
+            if declared.binds and "_version" in vars(self):
+                vars(self)["_version"] = object()
 
     def _check_settings(self) -> None:
         """Raise unless settings that are valid each go together; those not yet set are left out."""

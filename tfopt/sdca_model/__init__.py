@@ -16,7 +16,7 @@ from tfopt.kernels.tf_sdca.fingerprint_table import FingerprintTable
 from tfopt.sdca_model.batches import Batch, SparseFeatureColumn, batch_of, rounds
 from tfopt.sdca_model.files import check_same, save_model, saved_model
 from tfopt.sdca_ops import SdcaResult, sdca_optimizer, sdca_shrink_l1
-from tfopt.sdca_ops.losses import LOSS_TYPES
+from tfopt.sdca_ops.losses import LOSS_TYPES, LossName
 from tfopt.variable import Variable
 
 __all__ = ["SDCAModel", "SparseFeatureColumn"]
@@ -84,7 +84,7 @@ class SDCAModel:
         self,
         sparse_features_weights: Sequence[Any],
         dense_features_weights: Sequence[Any],
-        loss_type: str = "logistic_loss",
+        loss_type: LossName = "logistic_loss",
         symmetric_l1_regularization: float = 0.0,
         symmetric_l2_regularization: float = 1.0,
         num_loss_partitions: int = 1,

@@ -21,6 +21,7 @@ from tfopt.kernels.arrays.overlaps import overlapping, span_of
 from tfopt.kernels.linear.solver import epoch
 from tfopt.kernels.linear.visits import importance, predictions, sampled, shuffled, terms
 from tfopt.kernels.tf_sdca.fingerprint import of_bytes, of_strings
+from tfopt.sdca_ops.losses import LossName
 from tfopt.sdca_ops.validation import (
     Examples,
     Groups,
@@ -70,7 +71,7 @@ def sdca_optimizer(
     sparse_weights: Any,
     dense_weights: Any,
     example_state_data: Any,
-    loss_type: str,
+    loss_type: LossName,
     l1: float,
     l2: float,
     num_loss_partitions: int,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tfopt.kernels.linear.visits import LOSSES
 
-__all__ = ["LOSS_TYPES", "LossType"]
+__all__ = ["LOSS_TYPES", "LossName", "LossType"]
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -43,5 +43,8 @@ _RECORDS = (
     LossType(),  # smooth hinge
     LossType(False, 0.0, np.exp, lambda a, y: np.asarray(a > y)),  # Poisson
 )
+LossName = Literal[
+    "logistic_loss", "squared_loss", "hinge_loss", "smooth_hinge_loss", "poisson_loss"
+]
 #: By name; kernels have more.
 LOSS_TYPES = dict(zip(LOSSES, _RECORDS, strict=False))

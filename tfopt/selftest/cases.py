@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from itertools import product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ import tfopt
 from tfopt.denormals import get_flush_denormals, set_flush_denormals
 from tfopt.rules import DTYPES, RULES, Rule
 from tfopt.selftest.inputs import Place, below, mixed, ordinary, placed, share
+
+if TYPE_CHECKING:
+    from tfopt.optimizers.options import StorageKind
+    from tfopt.sdca_ops.losses import LossName
 
 __all__ = ["CASES", "lacking"]
 
@@ -137,7 +141,8 @@ def _visits(place: Place) -> Iterator[np.ndarray]:
     n, width, features, each = 3000, 12, 400, 6
     at = np.repeat(np.arange(n), each)
     ids = below(features // each, "features", n * each) * each + np.tile(np.arange(each), n)
-    for loss, dtype in product(("squared_loss", "hinge_loss", "smooth_hinge_loss"), DTYPES):
+    losses: tuple[LossName, ...] = ("squared_loss", "hinge_loss", "smooth_hinge_loss")
+    for loss, dtype in product(losses, DTYPES):
         dense = placed(ordinary("dense features", (n, width), dtype), place)
         values = placed(ordinary("values", (n * each,), dtype), place)
         labels = ordinary("labels", (n,), dtype)
@@ -190,7 +195,8 @@ def _codes(place: Place) -> Iterator[Any]:
         numbers = placed(draw("numbers", _TABLE, np.float32), place)
         blocks = storage.quantize(numbers if dtype in of_any_sign else np.abs(numbers), dtype)
         yield from [blocks, storage.dequantize(blocks, numbers.shape)]
-    for kind, dtype in product(("8bit", "4bit", "dynamic8bit"), ("float32", "float16")):
+    kinds: tuple[StorageKind, ...] = ("8bit", "4bit", "dynamic8bit")
+    for kind, dtype in product(kinds, ("float32", "float16")):
         yield from _steps(optimizers.SGD(0.5, 0.5, storage=kind), dtype, place)
         yield from _steps(optimizers.RMSprop(0.5, rho=0.5, storage=kind), dtype, place)
         yield from _steps(optimizers.Lion(0.25, storage=kind), dtype, place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from tfopt.kernels.update.dedup import distinct_indices
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.kernels.update.step_table import Kernel
 
-__all__ = ["check_duplicates", "rows_call", "steps_all_rows"]
+__all__ = ["Duplicates", "check_duplicates", "rows_call", "steps_all_rows"]
+
+
+Duplicates = Literal["sequential", "sum", "error"]
 
 
 def check_duplicates(duplicates: Any) -> None:
     """Raise if `duplicates` is not one of the accepted values."""
-    if duplicates not in ("sequential", "sum", "error"):
+    if duplicates not in get_args(Duplicates):
         raise InvalidArgumentError(
             f'duplicates must be "sequential", "sum" or "error", not {duplicates!r}'
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.reduce.norms import sum_of_squares
 from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.optimizer_v2 import ApplyState, Optimizer
+from tfopt.optimizers.options import LearningRateLike, OptionsButWeightDecay
 from tfopt.optimizers.settings import Setting, flag
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.transaction import Writes
@@ -90,7 +91,7 @@ class Adafactor(Optimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         beta_2_decay: float = -0.8,
         epsilon_1: float = 1e-30,
         epsilon_2: float = 1e-3,
@@ -99,7 +100,7 @@ class Adafactor(Optimizer):
         name: str = "Adafactor",
         *,
         weight_decay: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[OptionsButWeightDecay],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.beta_2_decay = beta_2_decay

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.restoration import Restoration, with_iterations
 from tfopt.optimizers.step.deferred_rows import DecayBound
@@ -54,11 +55,11 @@ class Adagrad(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         initial_accumulator_value: float = 0.1,
         epsilon: float | None = 1e-7,
         name: str = "Adagrad",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.initial_accumulator_value = initial_accumulator_value

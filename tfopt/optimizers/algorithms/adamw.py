@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from tfopt.optimizers.algorithms.adam import Adam
 from tfopt.optimizers.base.rule_state import WeightDecay
+from tfopt.optimizers.options import LearningRateLike, OptionsButWeightDecay
 
 __all__ = ["AdamW"]
 
@@ -57,14 +58,14 @@ class AdamW(Adam):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         weight_decay: float = 0.004,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float | None = 1e-7,
         amsgrad: bool = False,
         name: str = "AdamW",
-        **kwargs: Any,
+        **kwargs: Unpack[OptionsButWeightDecay],
     ) -> None:
         settings = beta_1, beta_2, epsilon, amsgrad, name
         super().__init__(learning_rate, *settings, weight_decay=weight_decay, **kwargs)

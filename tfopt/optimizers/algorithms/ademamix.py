@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.updates.rule_steps import RuleUpdate
 
@@ -68,7 +69,7 @@ class AdEMAMix(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         beta_3: float = 0.9999,
@@ -76,7 +77,7 @@ class AdEMAMix(RuleOptimizer):
         epsilon: float = 1e-8,
         warmup_steps: float = 0,
         name: str = "AdEMAMix",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate
 from tfopt.updates.rule_steps import RuleUpdate
 from tfopt.variable import Variable
@@ -71,7 +72,7 @@ class Ftrl(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: float = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         learning_rate_power: float = -0.5,
         initial_accumulator_value: float = 0.1,
         l1_regularization_strength: float = 0.0,
@@ -79,7 +80,7 @@ class Ftrl(RuleOptimizer):
         name: str = "Ftrl",
         l2_shrinkage_regularization_strength: float = 0.0,
         beta: float = 0.0,
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.learning_rate_power = learning_rate_power

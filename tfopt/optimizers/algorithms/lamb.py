@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptionsButWeightDecay
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.updates.rule_steps import RuleUpdate
 
@@ -65,13 +66,13 @@ class LAMB(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         weight_decay: float = 0.0,
         name: str = "LAMB",
-        **kwargs: Any,
+        **kwargs: Unpack[OptionsButWeightDecay],
     ) -> None:
         super().__init__(name, learning_rate, weight_decay=weight_decay, **kwargs)
         self.beta_1 = beta_1

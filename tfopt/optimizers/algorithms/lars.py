@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptionsButWeightDecay
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.updates.rule_steps import RuleUpdate
 
@@ -65,13 +66,13 @@ class LARS(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: LearningRateLike = 0.01,
         momentum: float = 0.9,
         trust: float = 0.001,
         epsilon: float = 0.0,
         weight_decay: float = 0.0,
         name: str = "LARS",
-        **kwargs: Any,
+        **kwargs: Unpack[OptionsButWeightDecay],
     ) -> None:
         super().__init__(name, learning_rate, weight_decay=weight_decay, **kwargs)
         self.momentum = momentum

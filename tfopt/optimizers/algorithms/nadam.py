@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Assign
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptionsButDecay
 from tfopt.optimizers.schedules import LearningRateSchedule
 from tfopt.optimizers.settings import Setting
 from tfopt.optimizers.state.hyperparameters import Hyper
@@ -80,11 +81,11 @@ class Nadam(RuleOptimizer):
     beta_2 = Hyper(0, below=True)
     epsilon = Hyper(above=True, exact=True, instead=1e-7)
     schedule_decay = Hyper(0, exact=True)
-    momentum_cache = Setting(once=True)
+    momentum_cache = Setting[Variable](once=True)
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float | None = 1e-7,
@@ -92,7 +93,7 @@ class Nadam(RuleOptimizer):
         schedule_decay: float = 0.004,
         *,
         decay: float | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[OptionsButDecay],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.step.deferred_rows import DecayBound, quotient
 from tfopt.updates.rule_steps import RuleUpdate
@@ -60,12 +61,12 @@ class RAdam(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
         name: str = "RAdam",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1

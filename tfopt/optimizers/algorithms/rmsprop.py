@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.settings import Setting, flag
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.restoration import Restoration, with_iterations
@@ -65,13 +66,13 @@ class RMSprop(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         rho: float = 0.9,
         momentum: float = 0.0,
         epsilon: float | None = 1e-7,
         centered: bool = False,
         name: str = "RMSprop",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.rho = rho

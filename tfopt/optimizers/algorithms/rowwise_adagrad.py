@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.updates.rule_steps import RuleUpdate
 
@@ -67,12 +68,12 @@ class RowwiseAdagrad(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: LearningRateLike = 0.01,
         initial_accumulator_value: float = 0.0,
         epsilon: float = 1e-8,
         l2: float = 0.0,
         name: str = "RowwiseAdagrad",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.initial_accumulator_value = initial_accumulator_value

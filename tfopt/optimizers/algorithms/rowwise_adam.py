@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.step.gradients import checked_gradient
 from tfopt.updates.rule_steps import RuleUpdate
@@ -71,12 +72,12 @@ class RowwiseAdam(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
         name: str = "RowwiseAdam",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1
@@ -147,12 +148,12 @@ class AdamMini(RowwiseAdam):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
         name: str = "AdamMini",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(learning_rate, beta_1, beta_2, epsilon, name, **kwargs)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Assign, carry_out
 from tfopt.optimizers.base.averaged import Averaged
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions, OptionsButWeightDecay
 from tfopt.optimizers.settings import Setting
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.transaction import Writes
@@ -25,9 +26,11 @@ __all__ = ["ScheduleFreeAdamW", "ScheduleFreeSGD"]
 class _ScheduleFree(RuleOptimizer, Averaged, abstract=True):
     """The base of both: the weights of the average, and the two views of a variable."""
 
-    weight_sum = Setting(once=True)
+    weight_sum = Setting[Variable](once=True)
 
-    def __init__(self, name: str, learning_rate: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, name: str, learning_rate: LearningRateLike, **kwargs: Unpack[OptimizerOptions]
+    ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.weight_sum = Variable(np.zeros(()), name=f"{name}/weight_sum", trainable=False)
         self._weights.append(self.weight_sum)
@@ -127,11 +130,11 @@ class ScheduleFreeSGD(_ScheduleFree):
 
     def __init__(
         self,
-        learning_rate: Any = 1.0,
+        learning_rate: LearningRateLike = 1.0,
         momentum: float = 0.9,
         weight_decay: float = 0.0,
         name: str = "ScheduleFreeSGD",
-        **kwargs: Any,
+        **kwargs: Unpack[OptionsButWeightDecay],
     ) -> None:
         super().__init__(name, learning_rate, weight_decay=weight_decay, **kwargs)
         self.momentum = momentum
@@ -205,13 +208,13 @@ class ScheduleFreeAdamW(_ScheduleFree):
 
     def __init__(
         self,
-        learning_rate: Any = 0.0025,
+        learning_rate: LearningRateLike = 0.0025,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-8,
         weight_decay: float = 0.0,
         name: str = "ScheduleFreeAdamW",
-        **kwargs: Any,
+        **kwargs: Unpack[OptionsButWeightDecay],
     ) -> None:
         super().__init__(name, learning_rate, weight_decay=weight_decay, **kwargs)
         self.beta_1 = beta_1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.settings import Setting, flag
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.step.deferred_rows import DecayBound
@@ -56,11 +57,11 @@ class SGD(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: float = 0.01,
+        learning_rate: LearningRateLike = 0.01,
         momentum: float = 0.0,
         nesterov: bool = False,
         name: str = "SGD",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.momentum = momentum

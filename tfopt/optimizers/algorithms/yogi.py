@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Unpack
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
+from tfopt.optimizers.options import LearningRateLike, OptimizerOptions
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.step.deferred_rows import DecayBound, quotient
 from tfopt.updates.rule_steps import RuleUpdate
@@ -64,13 +65,13 @@ class Yogi(RuleOptimizer):
 
     def __init__(
         self,
-        learning_rate: Any = 0.01,
+        learning_rate: LearningRateLike = 0.01,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-3,
         initial_accumulator_value: float = 1e-6,
         name: str = "Yogi",
-        **kwargs: Any,
+        **kwargs: Unpack[OptimizerOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.beta_1 = beta_1

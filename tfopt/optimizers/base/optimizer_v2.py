@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tfopt.optimizers.base.each_step import EachStep
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.shared_docs import filled
 from tfopt.optimizers.base.unique_names import made_unique
+from tfopt.optimizers.options import Compat, LearningRateLike, Merge, PairsFunction
 from tfopt.optimizers.schedules import LearningRateSchedule, deserialize
 from tfopt.optimizers.settings import (
     Hook,
@@ -134,13 +135,13 @@ class Optimizer(OptimizerBase, abstract=True):
     clipnorm = Setting(limit, default=None)
     clipvalue = Setting(limit, default=None)
     global_clipnorm = Setting(limit, default=None)
-    merge = Setting(choice("after", "before"), default="after")
+    merge = Setting[Merge](choice(*get_args(Merge)), default="after")
     use_locking = Setting(flag, default=False)
-    compat = Setting(choice(None, "tensorflow"), default=None, once=True)
+    compat = Setting[Compat](choice(None, "tensorflow"), default=None, once=True)
     learning_rate = LearningRate(0)
     decay = Hyper(0)
     gradient_aggregator = Hook(function)
-    gradient_transformers = Hook(functions, default=())
+    gradient_transformers = Hook[Any](functions, default=())
 
     _overrides_aggregation = False
 
@@ -154,17 +155,17 @@ class Optimizer(OptimizerBase, abstract=True):
     def __init__(
         self,
         name: str,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRateLike = 0.001,
         *,
         decay: float = 0.0,
         clipnorm: float | None = None,
         clipvalue: float | None = None,
         global_clipnorm: float | None = None,
-        merge: str = "after",
-        gradient_aggregator: Callable[[list[Any]], Iterable[Any]] | None = None,
-        gradient_transformers: Sequence[Callable[[list[Any]], Iterable[Any]]] | None = None,
+        merge: Merge = "after",
+        gradient_aggregator: PairsFunction | None = None,
+        gradient_transformers: Sequence[PairsFunction] | None = None,
         use_locking: bool = False,
-        compat: str | None = None,
+        compat: Compat = None,
         lr: float | None = None,
         **unknown: Any,
     ) -> None:

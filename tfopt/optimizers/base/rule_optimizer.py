@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer_v2 import ApplyState
 from tfopt.optimizers.base.rule_state import RuleState
 from tfopt.optimizers.base.rules_step import RulesStep, ShapedStep
-from tfopt.optimizers.state.slot_storage import IN_BLOCKS, Storage, stored_dtype
+from tfopt.optimizers.options import BaseOptions, LearningRateLike, Sparse, Storage
+from tfopt.optimizers.state.slot_storage import IN_BLOCKS, stored_dtype
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.step.checks import check_rounding, check_signed
@@ -108,14 +109,14 @@ class RuleOptimizer(RuleState, abstract=True):
     def __init__(
         self,
         name: str,
-        learning_rate: Any,
+        learning_rate: LearningRateLike,
         *,
-        sparse: str = "tensorflow",
+        sparse: Sparse = "tensorflow",
         weight_decay: float | None = None,
         storage: Storage = None,
         stochastic_rounding: int | None = None,
         cautious_weight_decay: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[BaseOptions],
     ) -> None:
         super().__init__(name, learning_rate, **kwargs)
         self.weight_decay = weight_decay
@@ -133,7 +134,7 @@ class RuleOptimizer(RuleState, abstract=True):
         """Whether a method that is called for each variable is overridden."""
         return any(getattr(type(self), hook) is not getattr(RuleOptimizer, hook) for hook in _HOOKS)
 
-    def _modes(self) -> tuple[str, ...]:
+    def _modes(self) -> tuple[Sparse, ...]:
         """Return what `sparse` can be."""
         catches_up = type(self)._decay_bound is not RuleOptimizer._decay_bound
         has_rows = not self._densifies or (

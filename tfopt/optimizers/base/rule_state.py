@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.update.commit import Attributes, Write, carry_out
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
+from tfopt.optimizers.options import Sparse, Storage
 from tfopt.optimizers.settings import Setting, flag, optional, text, whole
 from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.config import shallow
@@ -22,7 +23,7 @@ from tfopt.optimizers.state.restoration import (
     check_known,
     host_array,
 )
-from tfopt.optimizers.state.slot_storage import Storage, check_storage, converted
+from tfopt.optimizers.state.slot_storage import check_storage, converted
 from tfopt.optimizers.state.variable_set import VariableSet
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.optimizers.step.checks import refuse_together
@@ -34,7 +35,11 @@ __all__ = ["RuleState", "WeightDecay"]
 _EXCLUDED = "exclude_from_weight_decay"  # the key of the patterns in a configuration
 
 
-class SlotStorage(Setting):
+def _mode(name: str, value: Any) -> Sparse:
+    return cast(Sparse, text(name, value))  # `_modes` of the optimizer are looked at later
+
+
+class SlotStorage(Setting[Storage]):
     """The storage of slots, which cannot be assigned once there are any."""
 
     def assign(self, owner: Any, value: Any) -> None:
@@ -64,16 +69,16 @@ class RuleState(Optimizer, abstract=True):
     The constructor of `RuleOptimizer` sets its attributes.
     """
 
-    weight_decay = WeightDecay()
+    weight_decay: WeightDecay = WeightDecay()
     cautious_weight_decay = Setting(flag, default=False)
     storage = SlotStorage(check_storage, default=None)
     stochastic_rounding = Setting(optional(whole(0, 2**64 - 1)), default=None)  # a seed
-    sparse = Setting(text, default="tensorflow")
+    sparse = Setting[Sparse](_mode, default="tensorflow")
     observe = Setting(flag)
     _can_decay = True
     _by_elements = True  # whether the rule has no reduction
     _row_slots: tuple[str, ...]
-    _exclusion: VariableSet = Setting()  # type: ignore[assignment]
+    _exclusion = Setting[VariableSet]()
     _deferred: DeferredUpdates
 
     @property
@@ -81,7 +86,7 @@ class RuleState(Optimizer, abstract=True):
         """Whether a method that is called for each variable is overridden."""
         raise NotImplementedError
 
-    def _modes(self) -> tuple[str, ...]:
+    def _modes(self) -> tuple[Sparse, ...]:
         """Return what `sparse` can be."""
         raise NotImplementedError
 

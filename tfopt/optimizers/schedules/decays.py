@@ -154,8 +154,8 @@ class PiecewiseConstantDecay(Formula):
     (1.0, 0.5, 0.1)
     """
 
-    boundaries = Setting(once=True)
-    values = Setting(once=True)
+    boundaries = Setting[list[float]](once=True)
+    values = Setting[list[float]](once=True)
 
     def __init__(
         self, boundaries: Iterable[float], values: Iterable[float], name: str | None = None

@@ -137,8 +137,8 @@ class Join(_Composed):
     [0.5, 0.5, 0.5, 0.4375, 0.375, 0.3125, 0.25, 0.125, 0.08333333333333333]
     """
 
-    schedules = Setting(once=True)
-    boundaries = Setting(once=True)
+    schedules = Setting[Any](once=True)
+    boundaries = Setting[Any](once=True)
 
     def __init__(
         self, schedules: Iterable[Part], boundaries: Iterable[float], name: str | None = None

@@ -6,7 +6,7 @@ import inspect
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from tfopt.errors import InvalidArgumentError
 from tfopt.names import unknown_argument
@@ -50,15 +50,11 @@ def power(base: float, exponent: float) -> float:
         return math.inf
 
 
-class Number(Setting):
+class Number(Setting[float]):
     """A finite number, at least 0 or, if `above`, greater than 0."""
 
     def __init__(self, above: bool = False) -> None:
         super().__init__(positive if above else not_negative)
-
-    if TYPE_CHECKING:
-
-        def __get__(self, owner: Any, cls: type | None = None) -> float: ...
 
 
 #: This package's schedules by name, as `deserialize` finds them.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.optimizers.options import LearningRateLike
 from tfopt.optimizers.schedules import LearningRateSchedule, serialize
 from tfopt.optimizers.settings import (
     CheckedAttribute,
@@ -21,11 +22,13 @@ from tfopt.optimizers.settings import (
 
 __all__ = ["Hyper", "LearningRate", "is_live", "limit", "rate_config"]
 
+T = TypeVar("T")
+
 #: The least number that stays above 0 in float32, also times 1 - beta**t, and the greatest below 1.
 _ABOVE_0, _BELOW_1 = 2.0**-100, 1 - 2.0**-24
 
 
-class Hyper(CheckedAttribute):
+class _Bounded(CheckedAttribute[T]):
     """An attribute that holds a finite float within bounds.
 
     It is kept in float64 and rounded to a variable's dtype when an update is computed. An
@@ -64,11 +67,12 @@ class Hyper(CheckedAttribute):
         self.low, self.high = (_ABOVE_0 if above else low), (_BELOW_1 if below else high)
         self.above, self.below, self.exact = above, below, exact
         self.instead, self.usual = instead, usual
+        if instead is not None:
+            self.initial = instead
 
-    def __get__(self, owner: Any, cls: type | None = None) -> Any:
-        if owner is None or self.instead is None:
-            return super().__get__(owner, cls)
-        return self.instead
+    if TYPE_CHECKING:
+
+        def __set__(self, owner: object, value: T | None) -> None: ...
 
     def assign(self, owner: Any, value: Any) -> None:
         """Check a value and set the attribute of an optimizer to it."""
@@ -104,7 +108,11 @@ class Hyper(CheckedAttribute):
         return " and ".join(["finite", *bounds])
 
 
-class LearningRate(Hyper):
+class Hyper(_Bounded[float]):
+    """A hyperparameter that is a number."""
+
+
+class LearningRate(_Bounded[LearningRateLike]):
     """A hyperparameter that may also be a variable, or a function of the step or of no argument.
 
     The value that a function returns or a variable holds at a step is checked like a number.

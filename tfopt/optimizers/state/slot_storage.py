@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from tfopt.core.line_alignment import empty_at_a_line
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
+from tfopt.optimizers.options import Storage, StorageKind
 from tfopt.storage import (
     BLOCKS,
     DYNAMIC8,
@@ -26,7 +27,6 @@ from tfopt.variable import Variable
 __all__ = [
     "FEWEST",
     "IN_BLOCKS",
-    "Storage",
     "check_blocks",
     "check_storage",
     "converted",
@@ -35,13 +35,12 @@ __all__ = [
 
 #: Variables of fewer elements keep slots of full precision: there is little to save.
 FEWEST = 4096
-Storage = str | Mapping[str, str] | None
 #: The dtypes of blocks of codes, by storage and by whether the codes are signed.
 _CODES: dict[str, dict[str, np.dtype[Any]]] = {}
 for _format in FORMATS:
     _CODES.setdefault(_format.storage, {})[_format.codes] = _format.dtype
 IN_BLOCKS = tuple(_CODES)
-_KINDS = ("float32", "float16", "bfloat16", *_CODES)
+_KINDS = get_args(StorageKind)
 
 
 def check_storage(name: str, storage: Any) -> Storage:

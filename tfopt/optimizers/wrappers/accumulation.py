@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.commit import Attributes, Write
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.options import Reduction
 from tfopt.optimizers.settings import Setting, choice, whole
 from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.restoration import (
@@ -81,15 +82,15 @@ class GradientAccumulation(Wrapper):
     """
 
     steps = Setting(whole(1))
-    reduction = Setting(choice("mean", "sum"))
-    pending = Setting(once=True)
+    reduction = Setting[Reduction](choice(*get_args(Reduction)))
+    pending = Setting[Variable](once=True)
     _weight_bounds: ClassVar[dict[str, tuple[float, float]]] = {"pending": COUNTED}
 
     def __init__(
         self,
         optimizer: OptimizerBase,
         steps: int,
-        reduction: str = "mean",
+        reduction: Reduction = "mean",
         name: str = "GradientAccumulation",
     ) -> None:
         super().__init__(optimizer, name)

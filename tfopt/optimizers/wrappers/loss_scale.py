@@ -82,8 +82,8 @@ class LossScaleOptimizer(Wrapper):
 
     initial_scale = Setting(lambda name, value: float(positive(name, value)), once=True)
     dynamic_growth_steps = Setting(whole(1))
-    step_counter = Setting(once=True)
-    dynamic_scale = Setting(once=True)
+    step_counter = Setting[Variable](once=True)
+    dynamic_scale = Setting[Variable](once=True)
     _weight_bounds: ClassVar[dict[str, tuple[float, float]]] = {
         "step_counter": COUNTED,
         "dynamic_scale": _SCALES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tfopt.kernels.update.clip import round_call
 from tfopt.kernels.update.commit import RowsOf, Write, carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.options import MirrorDtype
 from tfopt.optimizers.settings import Setting, choice
 from tfopt.optimizers.state.restoration import host_array
 from tfopt.optimizers.state.variables import as_variable, memory_of
@@ -65,10 +66,10 @@ class Mirror(Wrapper):
     ('bfloat16', 0.99609375, 0.99609375)
     """
 
-    dtype = Setting(choice("bfloat16", "float16"), once=True)
+    dtype = Setting[MirrorDtype](choice(*get_args(MirrorDtype)), once=True)
 
     def __init__(
-        self, optimizer: OptimizerBase, dtype: str = "bfloat16", name: str = "Mirror"
+        self, optimizer: OptimizerBase, dtype: MirrorDtype = "bfloat16", name: str = "Mirror"
     ) -> None:
         super().__init__(optimizer, name)
         self.dtype = dtype

@@ -76,7 +76,7 @@ class ParameterGroups(Wrapper):
 
     _arguments = ()  # `groups` only serves to construct `optimizers`
 
-    optimizers: list[OptimizerBase] = Setting(once=True)  # type: ignore[assignment]
+    optimizers = Setting[list[OptimizerBase]](once=True)
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class Wrapper(OptimizerBase, abstract=True):
     _weight_bounds: ClassVar[dict[str, tuple[float, float]]] = {}
     _arguments: tuple[str, ...] = ()  # the other arguments of the constructor
 
-    optimizer: OptimizerBase = Setting(_an_optimizer, once=True)  # type: ignore[assignment]
+    optimizer = Setting(_an_optimizer, once=True)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

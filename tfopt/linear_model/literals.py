@@ -1,0 +1,21 @@
+"""What the options of estimators that are names can be, as types."""
+
+from typing import Literal
+
+__all__ = ["BinaryLoss", "ClassifierLoss", "LossName", "RegressorLoss", "Solver"]
+
+#: Of one score for each sample.
+BinaryLoss = Literal["logistic", "hinge", "smooth_hinge", "squared_hinge"]
+ClassifierLoss = BinaryLoss | Literal["multinomial"]
+RegressorLoss = Literal[
+    "squared",
+    "poisson",
+    "gamma",
+    "tweedie",
+    "huber",
+    "quantile",
+    "epsilon_insensitive",
+    "squared_epsilon_insensitive",
+]
+LossName = ClassifierLoss | RegressorLoss
+Solver = Literal["auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point"]
