@@ -15,6 +15,8 @@ from tfopt.rules import OPS, RULES, Rule
 
 sys.path.insert(0, str(Path(__file__).parent))  # for this folder's extensions
 
+from class_pages import COMMON
+
 project = "tfopt"
 author = "the tfopt developers"
 copyright = "the tfopt developers"
@@ -39,16 +41,21 @@ templates_path = ["_templates"]
 highlight_options = {"python": {"stripnl": True}}  # examples may end with an empty line
 html_math_renderer = "mathml"
 html_title = "tfopt"
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["tfopt.css"]
+html_search_scorer = "search_scorer.js"
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
+    "logo": {"text": "tfopt"},
     "header_links_before_dropdown": 8,
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["site-version", "theme-switcher"],
     "navbar_persistent": ["search-button"],
     "navigation_with_keys": False,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
 }
-html_sidebars = {"index": ["site-nav"], "**": ["sidebar-nav-bs"]}
+html_sidebars = {"index": [], "**": ["sidebar-nav-bs"]}
 html_show_sourcelink = False
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -62,6 +69,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "write_computation_times": False,
 }
+autosummary_context = {"common": {*COMMON, "convert_storage", "exclude_from_weight_decay"}}
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
