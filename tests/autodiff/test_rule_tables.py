@@ -49,6 +49,7 @@ def entries(package: ModuleType) -> set[str]:
     if package is tfopt_ref:
         return {named(f) for f in TABLE if callable(f) and of_numpy(f)}
     reduced = [f.reduce for f in ops.REDUCTIONS] + [f.accumulate for f in ops.ACCUMULATIONS]
+    reduced += [f.reduceat for f in ops.SEGMENTS]
     return {
         named(f) for f in (*ops.UFUNCS, *ops.FUNCTIONS, *reduced)
         if f not in QUERIES and of_numpy(f)

@@ -56,6 +56,7 @@ _OTHERS = {*PLAIN_FUNCTIONS, *TYPE_FUNCTIONS, *WRITERS, np.empty_like, np.apply_
 _TABLE = {spelled(f): f for f in (*ops.UFUNCS, *ops.FUNCTIONS) if f not in _OTHERS and of_numpy(f)}
 _REDUCED = {f"np.{f.__name__}.reduce": f.reduce for f in ops.REDUCTIONS}
 _SCANS = {f"np.{f.__name__}.accumulate": f.accumulate for f in ops.ACCUMULATIONS}
+_SEGMENTS = {f"np.{f.__name__}.reduceat": f.reduceat for f in ops.SEGMENTS}
 try:
     import scipy.special
 
@@ -64,7 +65,9 @@ try:
 except ImportError:
     _SPECIAL = {}
 #: Every function with a rule, by what is written.
-FUNCTIONS: dict[str, Any] = dict(sorted({**_TABLE, **_REDUCED, **_SCANS, **_SPECIAL}.items()))
+FUNCTIONS: dict[str, Any] = dict(
+    sorted({**_TABLE, **_REDUCED, **_SCANS, **_SEGMENTS, **_SPECIAL}.items())
+)
 _PER_PROGRAM = 8
 _GROUPS = -(-len(FUNCTIONS) // _PER_PROGRAM)
 

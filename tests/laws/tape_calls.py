@@ -87,6 +87,7 @@ def functions() -> dict[str, Any]:
     for ufunc in (*ops.REDUCTIONS, *ops.ACCUMULATIONS):
         for method in ("reduce", "accumulate", "outer"):
             named[f"np.{ufunc.__name__}.{method}"] = getattr(ufunc, method)
+    named |= {f"np.{ufunc.__name__}.reduceat": ufunc.reduceat for ufunc in ops.SEGMENTS}
     named |= {f"x.{name}": None for name in ops.METHODS if not name.startswith("_")}
     return dict(sorted(named.items()))
 

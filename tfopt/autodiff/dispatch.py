@@ -22,6 +22,7 @@ from tfopt.autodiff.ops import (
     LATER,
     METHODS,
     REDUCTIONS,
+    SEGMENTS,
     UFUNCS,
     Rule,
 )  # fmt: skip
@@ -148,6 +149,8 @@ def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
             find(ufunc)
     if method == "accumulate" and ufunc in ACCUMULATIONS:
         return ACCUMULATIONS[ufunc](*inputs, **kwargs)
+    if method == "reduceat" and ufunc in SEGMENTS:
+        return SEGMENTS[ufunc](*inputs, **kwargs)
     if method == "outer" and ufunc in UFUNCS and not kwargs:
         a, b = map(array_operand, inputs)
         return apply(UFUNCS[ufunc], (a.reshape(a.shape + (1,) * b.ndim), b))

@@ -21,6 +21,7 @@ __all__ = [
     "LATER",
     "METHODS",
     "REDUCTIONS",
+    "SEGMENTS",
     "UFUNCS",
     "Op",
     "elementwise",
@@ -45,6 +46,9 @@ LATER: list[Callable[[np.ufunc], Op | None]] = []
 
 #: What ``ufunc.accumulate`` is.
 ACCUMULATIONS: dict[Any, Callable[..., Any]] = {}
+
+#: What ``ufunc.reduceat`` is.
+SEGMENTS: dict[Any, Callable[..., Any]] = {}
 
 
 def elementwise(ufunc: np.ufunc, *rules: Rule, out_by_name: bool = False) -> Op:

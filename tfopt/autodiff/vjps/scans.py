@@ -1,4 +1,4 @@
-"""Scans: the results of a reduction up to each element."""
+"""Scans: the results of a reduction up to each element; and sums of segments."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.autodiff.backward import call
 from tfopt.autodiff.operands import array_operand as operand
-from tfopt.autodiff.ops import ACCUMULATIONS
+from tfopt.autodiff.ops import ACCUMULATIONS, SEGMENTS
 from tfopt.autodiff.vjps.arguments import axes_of
 from tfopt.autodiff.vjps.composed import composed, constant_of, with_gradients_of
+from tfopt.autodiff.vjps.indexing import ADD_AT, SLOT
+from tfopt.core.engine import CUT, Op, Operand, apply
 
 
 def _cumulative(function: Any, first: float, x: Any, axis: Any, dtype: Any,
@@ -64,3 +67,47 @@ for _ufunc, _composition in (
     (np.minimum, functools.partial(_extremes, np.minimum)),
 ):  # fmt: skip
     ACCUMULATIONS[_ufunc] = _accumulation(_ufunc, _composition)
+
+
+# ---- ufunc.reduceat
+
+
+def _reduceat_rule(g: Any, y: Any, a: Any, indices: Any, axis: Any = 0) -> Any:
+    """Give each element the gradient of every sum that it is part of."""
+    axis, starts = axes_of(a, axis)[0], indices.astype(np.intp)
+    n, owners = a.shape[axis], np.arange(starts.shape[0])
+    gaps = np.diff(starts, append=n)
+    lengths = np.maximum(gaps, 1)
+    owners = np.repeat(owners, lengths)
+    parts = np.take(g, owners, axis)
+    before, after = g.shape[:axis], g.shape[axis + 1 :]
+    if isinstance(starts, np.ndarray) and np.array_equal(lengths, gaps):
+        left_out = n - parts.shape[axis]  # each other place is in one sum, in order
+        zeros = np.zeros((*before, left_out, *after), g.dtype)
+        return np.concatenate([zeros, parts], axis) if left_out else parts
+    places = np.arange(owners.shape[0]) + np.take(starts + lengths - np.cumsum(lengths), owners)
+    key = (*(slice(None),) * axis, SLOT)
+    return call(ADD_AT, (parts, places), {"key": key, "shape": (*before, n, *after)})
+
+
+REDUCEAT = Op("add.reduceat", np.add.reduceat, label="np.add.reduceat")
+REDUCEAT.define((_reduceat_rule, "b"), CUT)
+
+
+def _sums(array: Any, indices: Any, axis: Any, dtype: Any) -> Any:
+    return reduceat(array.astype(dtype), indices, axis)
+
+
+def reduceat(
+    array: Any, /, indices: Any, axis: Any = 0, dtype: Any = None, out: None = None
+) -> Any:
+    """Sum segments, as ``np.add.reduceat``."""
+    if dtype is not None:
+        args = (operand(array), indices, axis, dtype)
+        return with_gradients_of(_sums, np.add.reduceat, args, {}, REDUCEAT.name)
+    if not isinstance(indices, (Operand, np.ndarray)):
+        indices = np.asarray(indices, np.intp)  # NumPy takes lists of any numbers
+    return apply(REDUCEAT, (operand(array), indices), {"axis": axis})
+
+
+SEGMENTS[np.add] = reduceat

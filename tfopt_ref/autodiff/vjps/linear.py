@@ -120,6 +120,13 @@ def _plain(function: Any) -> Affine:
 TABLE.update({function: _plain(function) for function in (np.dot, np.inner, np.vdot)})
 
 
+def _sums(array: Any, indices: Any, axis: int = 0, dtype: Any = None) -> Any:
+    return np.add.reduceat(array, indices, axis, dtype)
+
+
+TABLE[np.add.reduceat] = Affine(_sums, "array")
+
+
 class _Sum(Affine):
     """A sum of products, by subscripts."""
 
