@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tfopt.core.backends import backend_of, is_device_array
+from tfopt.core.callers import of_sparse_product
 from tfopt.core.copies import writable
 from tfopt.core.effects import prepare_writes, use_variables, writes
-from tfopt.core.engine import NAMED, Readable, tracing, used
+from tfopt.core.engine import NAMED, Readable, no_array, tracing, used
 from tfopt.core.locks import ProcessLock
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.arrays.coerce import of_torch
@@ -130,7 +131,12 @@ class Variable(Readable):
     def __array_interface__(self) -> dict[str, Any]:
         array = self._array
         # the interface cannot describe bfloat16; in a trace, __array__ raises a better error
-        if not isinstance(array, np.ndarray) or array.dtype.kind == "V" or tracing() is not None:
+        if (
+            not isinstance(array, np.ndarray)
+            or array.dtype.kind == "V"
+            or tracing() is not None
+            or of_sparse_product(1)
+        ):
             raise AttributeError("__array_interface__")
         self._converted("an array")
         return array.__array_interface__
@@ -236,6 +242,8 @@ class Variable(Readable):
             )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if self.shape and of_sparse_product(1):
+            return no_array()
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __reduce__(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-__all__ = ["is_meant", "stacklevel", "users_frame", "users_line"]
+__all__ = ["is_meant", "of_sparse_product", "stacklevel", "users_frame", "users_line"]
 
 #: This package, and the libraries through which users may call it.
 _NOT_THE_USERS = ("tfopt.", "numpy.", "scipy.")
@@ -52,3 +52,16 @@ def is_meant(depth: int) -> bool:
     frame that may have asked.
     """
     return _module_of(_innermost(_GRADIENTS, depth + 1)[0]).startswith("tfopt.")
+
+
+#: What multiplies sparse matrices in SciPy, by its versions.
+_PRODUCTS = ("_matmul_dispatch", "_mul_dispatch")
+
+
+def of_sparse_product(depth: int) -> bool:
+    """Return whether a product of SciPy's sparse matrices asks its other operand for an array.
+
+    If that has none, SciPy lets it multiply. `depth` is as in `is_meant`.
+    """
+    frame = sys._getframe(1 + depth)
+    return frame.f_code.co_name in _PRODUCTS and _module_of(frame).startswith("scipy.sparse.")

@@ -48,6 +48,27 @@ def set_convert(function):
     convert = function
 
 
+#: Multiplies by a sparse matrix of SciPy's, or returns NotImplemented.
+sparse_product = None
+
+
+def set_sparse_product(function):
+    """Set what multiplies a tensor and a sparse matrix: `*` is a product of matrices alone."""
+    global sparse_product
+    sparse_product = function
+
+
+def no_array():
+    """What stands for an operand that is no array: SciPy lets it multiply."""
+    return np.empty((), object)
+
+
+cdef object _product(Op op, object x, object y):
+    """A product, also with a sparse matrix."""
+    result = _binary(op, x, y)
+    return sparse_product(x, y, op is _MATMUL) if result is NotImplemented else result
+
+
 cdef object _binary(Op op, object x, object y):
     cdef Tensor result
     x = _operand(x)

@@ -23,7 +23,7 @@ import weakref
 
 import numpy as np
 
-from tfopt.core.callers import users_line
+from tfopt.core.callers import of_sparse_product, users_line
 from tfopt.imports import imported
 from tfopt.core.nest import flatten, pack
 from tfopt.errors import InternalError, InvalidTypeError

@@ -227,10 +227,10 @@ cdef class Operand:
         return _binary(_SUBTRACT, other, self)
 
     def __mul__(self, other):
-        return _binary(_MULTIPLY, self, other)
+        return _product(_MULTIPLY, self, other)
 
     def __rmul__(self, other):
-        return _binary(_MULTIPLY, other, self)
+        return _product(_MULTIPLY, other, self)
 
     def __truediv__(self, other):
         return _binary(_DIVIDE, self, other)
@@ -266,10 +266,10 @@ cdef class Operand:
         return NotImplemented if modulus is not None else _binary(_POWER, other, self)
 
     def __matmul__(self, other):
-        return _binary(_MATMUL, self, other)
+        return _product(_MATMUL, self, other)
 
     def __rmatmul__(self, other):
-        return _binary(_MATMUL, other, self)
+        return _product(_MATMUL, other, self)
 
     def __and__(self, other):
         return _binary(_AND, self, other)

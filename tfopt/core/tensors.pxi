@@ -187,6 +187,8 @@ cdef class Tensor(Operand):
         return array_of(self)
 
     def __array__(self, dtype=None, copy=None):
+        if array_of(self).ndim and of_sparse_product(0):
+            return no_array()
         _refuse_symbolic(self, NotImplementedError,
                          "Cannot convert a symbolic Tensor to a NumPy array")
         _converted(self, "an array")

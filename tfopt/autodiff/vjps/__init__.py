@@ -23,6 +23,7 @@ from tfopt.autodiff.vjps import (
     reductions,
     scans,
     shapes,
+    sparse,
     special,
     statistics,
     ufuncs,
@@ -32,6 +33,6 @@ from tfopt.autodiff.vjps import (
 __all__ = [
     "arguments", "assembly", "clipping", "complex_parts", "composed", "decompositions",
     "differences", "einsum", "elementwise", "fourier", "indexing", "joining", "linalg",
-    "nan_reductions", "norms", "reductions", "scans", "shapes", "special", "statistics", "ufuncs",
-    "without_gradients",
+    "nan_reductions", "norms", "reductions", "scans", "shapes", "sparse", "special", "statistics",
+    "ufuncs", "without_gradients",
 ]  # fmt: skip
