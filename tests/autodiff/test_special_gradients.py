@@ -164,3 +164,7 @@ def test_complex_exponents_of_any_base(impl: ModuleType, function: Any) -> None:
         y = function(base, b)
     wanted = np.conj((base + 0j) ** exponent * np.log(np.array([-2, 3, 1]) + 0j))
     np.testing.assert_allclose(np.asarray(tape.gradient(y, b)), wanted, 1e-13, 1e-13)
+
+
+def test_no_sums_of_segments_have_no_gradient() -> None:
+    assert slopes(lambda x: np.add.reduceat(x, np.zeros(0, int)), [1.0, 2.0]).tolist() == [0, 0]

@@ -77,5 +77,8 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
         reached = [(g, d) for g, (_, d) in zip(grads, moving, strict=False) if g is not None]
     if reached:
         made = back.gradient([g for g, _ in reached], seeds, [d for _, d in reached])
-    directed = [zeros_like(y) if dy is None else dy for y, dy in zip(results, made, strict=True)]
+    directed = [
+        zeros_like(y) if dy is None else as_tensor(densify(dy))
+        for y, dy in zip(results, made, strict=True)
+    ]
     return value, pack(value, directed)
