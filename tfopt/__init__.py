@@ -1,4 +1,16 @@
-"""TensorFlow's training machinery without TensorFlow, for NumPy arrays."""
+"""Optimizers, gradients and linear models for NumPy arrays: TensorFlow's without TensorFlow.
+
+``tfopt.optimizers.Adam(0.1).step(params, grads)`` updates arrays in place. Where things are:
+
+- `optimizers`: optimizers, schedules, wrappers; `checkpoints`: files from which training resumes
+- `GradientTape`, `Variable`, `custom_gradient`, `function`, `autodiff`: gradients of NumPy code
+- `clip_ops`, `clip_grads`, `linalg`: clipping, norms; `IndexedSlices`: gradients of a few rows
+- `linear_model`: classifiers and regressors for scikit-learn; `io`: LIBSVM files
+- `dask`, `ray`, `mpi`: clusters; `cuda`, `threads`: where and on how many cores kernels run
+- `training_ops`, `raw_ops`, `sdca_ops`, `sdca_model`: TensorFlow's rules and ops as functions
+- `interop`: states of Keras, PyTorch and bitsandbytes, torch's optimizer classes, ONNX
+- `errors`: what is raised; ``tfopt.show_versions()`` for reports, ``tfopt selftest`` in a shell
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +184,11 @@ _ORIGINS = {
         "autodiff",
     ),
 }
+#: What has to be installed for some of them: `dir` shows those that can be imported.
+_NEEDS = {
+    "dask": ("dask", "distributed", "sklearn"),
+    **dict.fromkeys(("linear_model", "mpi", "ray"), ("sklearn",)),
+}
 #: Where a name may be meant to be that is not here.
 _HOMES = tuple(
     f"tfopt.{module}"
@@ -190,4 +207,6 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    find_spec = imported("importlib.util").find_spec
+    lacking = {name for name, needed in _NEEDS.items() if not all(map(find_spec, needed))}
+    return sorted({*__all__, *_MODULES} - lacking)

@@ -154,3 +154,7 @@ def _summed(array: Array, shape: tuple[int, ...]) -> Array:
     wide = np.int64 if array.dtype.kind in "iu" else np.float64
     summed: Array = array.sum(axes, wide, keepdims=True).reshape(shape).astype(array.dtype)
     return summed
+
+
+def __dir__() -> list[str]:
+    return __all__

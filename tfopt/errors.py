@@ -84,3 +84,7 @@ class RetracingWarning(UserWarning):
 
 class NotFiniteError(InvalidArgumentError, ArithmeticError):
     """An intermediate result overflowed, so that the result would be infinite or NaN."""
+
+
+def __dir__() -> list[str]:
+    return __all__

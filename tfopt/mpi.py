@@ -91,3 +91,7 @@ class MPIExecutor(RemoteExecutor):
         self._holder = BlockHolder()
         self._comm.Free()
         self._comm = None
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -97,3 +97,7 @@ class _Actor:
 def _value(source: Any) -> Any:
     ray = imported("ray")
     return ray.get(source) if isinstance(source, ray.ObjectRef) else source
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -114,3 +114,7 @@ def openmp() -> bool:
 
 
 runtime.set_threads(min(_usable_cpus(), runtime.allowed_threads()))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -46,6 +46,38 @@ def test_importing_needs_only_numpy(name: str) -> None:
     assert loaded - of_cython - {"numpy"} == {name}
 
 
+#: Where users look with `dir`, which a notebook completes names from.
+SHOWN = sorted({
+    *(f"tfopt.{name}" for name in tfopt._MODULES - {"interop"}),
+    *("tfopt", "tfopt.errors", "tfopt.threads", "tfopt.optimizers.schedules"),
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_dir_shows_public_names_only(name: str) -> None:
+    try:
+        module = import_module(name)
+    except ImportError as error:
+        pytest.skip(str(error))
+    shown = {each for each in dir(module) if not each.startswith("__")}
+    assert shown == {*module.__all__, *(tfopt._MODULES if name == "tfopt" else ())} - {
+        "__version__"
+    }
+
+
+def test_help_is_a_tour() -> None:
+    """Its first screen says where to go, also without what some modules need."""
+    lines = (tfopt.__doc__ or "").splitlines()
+    assert len(lines) <= 13
+    named = {*re.findall(r"`(\w+)`", tfopt.__doc__ or "")}
+    assert named <= {*dir(tfopt)}
+    assert named >= tfopt._MODULES
+    code = "import sys; sys.modules.update(dict.fromkeys(['sklearn', 'dask', 'scipy', 'ray'])); "
+    shown = python("-c", code + "import tfopt; help(tfopt)", PAGER="cat")
+    assert lines[0] in shown.stdout, shown.stderr
+    assert "linear_model" not in python("-c", code + "import tfopt; print(dir(tfopt))").stdout
+
+
 def test_documented_modules_are_attributes() -> None:
     # the last ones load others
     names = ["checkpoints", "cuda", "interop", "io", "linear_model", "dask", "mpi", "ray"]

@@ -49,3 +49,7 @@ __all__ = [
     "stop_gradient",
     "vjps",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

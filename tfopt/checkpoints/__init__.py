@@ -4,3 +4,7 @@ from tfopt.checkpoints.files import load, opened, save
 from tfopt.checkpoints.stored import Stored
 
 __all__ = ["Stored", "load", "opened", "save"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -22,3 +22,7 @@ __all__ = [
     "clip_by_value",
     "global_norm",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

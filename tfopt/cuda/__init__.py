@@ -48,3 +48,7 @@ def synchronize(device: int = 0) -> None:
     """
     library = load()
     library.check(library.call["synchronize"](device))
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -10,3 +10,7 @@ from tfopt.io.hashing import hash_features
 from tfopt.io.libsvm import LibsvmData, iter_libsvm, read_libsvm
 
 __all__ = ["LibsvmData", "hash_features", "iter_libsvm", "read_libsvm"]
+
+
+def __dir__() -> list[str]:
+    return __all__

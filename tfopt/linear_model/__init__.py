@@ -69,3 +69,7 @@ __all__ = [
     "sdca_path",
     "to_json",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

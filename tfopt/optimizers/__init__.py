@@ -84,3 +84,7 @@ __all__ = [
 
 def __getattr__(name: str) -> NoReturn:
     raise no_attribute(__name__, name, __all__)
+
+
+def __dir__() -> list[str]:
+    return __all__

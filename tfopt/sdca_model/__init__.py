@@ -392,3 +392,7 @@ def _distinct(fingerprints: Array) -> tuple[Array, Array]:
     """Return the first row of each distinct fingerprint, and the fingerprint number of each row."""
     _, first, inverse = np.unique(fingerprints, axis=0, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)
+
+
+def __dir__() -> list[str]:
+    return __all__

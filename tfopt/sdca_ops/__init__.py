@@ -357,3 +357,7 @@ def sdca_fprint(input: Any, name: str | None = None) -> Array:
     if array.dtype.kind == "S":
         return of_bytes(array)
     return of_strings(array.tolist())
+
+
+def __dir__() -> list[str]:
+    return __all__
