@@ -285,7 +285,7 @@ class Sources(sdist):
     def make_distribution(self) -> None:
         for folder in self.FOLDERS:
             self.filelist.graft(folder)
-        self.filelist.append("CONTRIBUTING.md")
+        self.filelist.extend(["CONTRIBUTING.md", ".pre-commit-config.yaml"])
         for pattern in self.GENERATED:
             self.filelist.exclude(pattern)
         for pattern in self.LEFT:

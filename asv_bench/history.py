@@ -16,6 +16,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from history_results import (
 from page_text import between, number, table
 from records import ROOT
 
-__all__ = ["PAGE", "PICTURE", "farthest", "spaced", "written"]
+__all__ = ["PAGE", "PICTURE", "farthest", "plausible", "spaced", "written"]
 
 PAGE = ROOT / "docs" / "performance_history.md"
 PICTURE = PAGE.with_suffix(".svg")
@@ -46,6 +47,19 @@ COMMAND = "python asv_bench/history.py run"
 
 #: So many commits at most are columns of a table.
 COLUMNS = 6
+
+#: A figure is left out if it is this many times that of both neighbouring commits, or as much less.
+FAR = 4.0
+
+#: Headings, by the benchmarks' classes.
+TITLES = {
+    "Dense": "Dense steps",
+    "Fit": "Logistic regression",
+    "Lists": "Lists of small tensors",
+    "Rows": "Rows of a table",
+    "Tape": "Gradients of a tape",
+    "Import": "Import",
+}
 
 
 # ---- the page
@@ -80,6 +94,23 @@ def farthest(things: Sequence[Any], done: Iterable[Any], count: int) -> list[Any
     return [things[k] for k in chosen]
 
 
+def plausible(commits: Sequence[Commit]) -> list[Commit]:
+    """Return the commits without the figures that are far from those of both neighbours."""
+    kept = []
+    for before, commit, after in zip(commits, commits[1:], commits[2:], strict=False):
+        figures: dict[str, dict[tuple[str, ...], float]] = {}
+        for name, of in commit.figures.items():
+            beside = [each.figures.get(name, {}) for each in (before, after)]
+            figures[name] = {
+                key: value
+                for key, value in of.items()
+                if not all(key in each for each in beside)
+                or min(e[key] for e in beside) / FAR <= value <= max(e[key] for e in beside) * FAR
+            }
+        kept.append(replace(commit, figures=figures))
+    return [*commits[:1], *kept, *commits[1:][-1:]]
+
+
 def measured(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> list[tuple[str, ...]]:
     """Return the parameters of a benchmark that have figures, in the benchmark's order."""
     found = {key for commit in commits for key in commit.figures.get(name, {})}
@@ -99,8 +130,8 @@ def table_of(name: str, of: dict[str, Any], commits: Sequence[Commit]) -> str:
 
 
 def title(name: str) -> str:
-    """Return a benchmark's name in a heading: its class."""
-    return name.split(".")[1]
+    """Return a benchmark's heading."""
+    return TITLES[name.split(".")[1]]
 
 
 def described(name: str) -> str:
@@ -121,13 +152,14 @@ def described_machine(name: str) -> str:
 
 def written(page: str, commits: Sequence[Commit], known: dict[str, dict[str, Any]]) -> str:
     """Return the page with what stands between its markers regenerated."""
-    shown = spaced(commits, COLUMNS)
+    shown = spaced(plausible(commits), COLUMNS)
     parts = []
     for name, of in known.items():
         better = "higher" if more_is_better(name, of["unit"]) else "lower"
         words = f"{described(name)} Unit: {of['unit']}; {better} is better."
         if any(name in commit.figures for commit in commits):
-            parts.append(f"## {title(name)}\n\n{words}\n\n{table_of(name, of, shown)}\n")
+            figures = f":::{{dropdown}} Figures\n{table_of(name, of, shown)}\n:::"
+            parts.append(f"## {title(name)}\n\n{words}\n\n{figures}\n")
     known_ones = "\n".join(f"- {in_words(of)}" for of in accepted())
     if known_ones:
         words = "These figures are worse than they were, for the reasons given:"
@@ -144,36 +176,39 @@ def draw(commits: Sequence[Commit], known: dict[str, dict[str, Any]]) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams.update({"svg.hashsalt": "tfopt", "svg.fonttype": "none", "font.size": 8})
+    mpl.rcParams.update({"svg.hashsalt": "tfopt", "svg.fonttype": "none", "font.size": 11})
     import matplotlib.pyplot as plt
 
+    commits = plausible(commits)
     parts: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for name, of in known.items():
         for key in measured(name, of, commits):
             kind = " ".join(text for text in key if not text.isdigit())
             parts.setdefault((name, kind), []).append(key)
-    rows = -(-len(parts) // 2)
-    figure, axes = plt.subplots(rows, 2, figsize=(7, 2.4 * rows), layout="constrained")
+    figure, axes = plt.subplots(
+        len(parts), 1, figsize=(6.5, 2.7 * len(parts)), layout="constrained", squeeze=False
+    )
     ticks = spaced(range(len(commits)), COLUMNS)
     labels = [f"{commits[k].when:%d %b}\n{commits[k].name[:7]}" for k in ticks]
     for axis, ((name, kind), keys) in zip(axes.flat, parts.items(), strict=False):
         for key in keys:
             values = [commit.figures.get(name, {}).get(key, float("nan")) for commit in commits]
             axis.plot(range(len(commits)), values, ".-", label=", ".join(filter(str.isdigit, key)))
-        axis.set_title(f"{title(name)} {kind}".strip(), fontsize=9)
-        axis.set_ylabel(known[name]["unit"])
+        unit = known[name]["unit"]
+        better = "more" if more_is_better(name, unit) else "less"
+        axis.set_title(": ".join(filter(None, [title(name), kind])), fontsize=12)
+        axis.set_ylabel(f"{unit}, {better} is better")
         low, high = axis.get_ylim()
         if low < high / 50:
             axis.set_yscale("log")
         else:
             axis.set_ylim(bottom=0)
-        axis.set_xticks(ticks, labels, fontsize=6)
+        axis.set_xticks(ticks, labels, fontsize=9)
+        axis.grid(alpha=0.3)
         if len(keys) > 1:
-            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.2)}
-            numbers = f"{known[name]['param_names'][-1]}:"
-            axis.legend(**place, ncols=4, fontsize=6, title=numbers, title_fontsize=6)
-    for axis in axes.flat[len(parts) :]:
-        axis.remove()
+            place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+            numbers = known[name]["param_names"][-1]
+            axis.legend(**place, fontsize=9, title=numbers, title_fontsize=9, frameon=False)
     figure.savefig(PICTURE, metadata={"Date": None})
     plt.close(figure)
 

@@ -1,9 +1,9 @@
 """Write the tables of the pages of figures from results/*.json, and look for regressions.
 
 Without arguments the tables of docs/performance.md, and of the pages with all linear models and
-solvers, are written between their markers, and the picture of a step is drawn. ``--check`` compares
-the files of results with those of a commit instead, and fails if a ratio has become more than 10 %
-worse.
+solvers, are written between their markers, and two pictures of steps are drawn. ``--check``
+compares the files of results with those of a commit instead, and fails if a ratio has become more
+than 10 % worse.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any, TypeGuard
 
 import page_text
+import rows_picture
 import step_picture
 from page_tables import TABLES, Cell, Grid, Table
 from page_text import number
@@ -170,6 +171,7 @@ def main() -> int:
     for path in PAGES:
         path.write_text(written(path.read_text(encoding="utf-8"), records), encoding="utf-8")
     step_picture.draw(records["busy"])
+    rows_picture.draw(records["compare.sparse"])
     return 0
 
 

@@ -36,7 +36,7 @@ extensions = [
 ]
 myst_enable_extensions = ["colon_fence", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "plots"]
+exclude_patterns = ["_build", "changes", "plots"]
 templates_path = ["_templates"]
 highlight_options = {"python": {"stripnl": True}}  # examples may end with an empty line
 html_math_renderer = "mathml"
@@ -45,7 +45,7 @@ html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["tfopt.css"]
-html_search_scorer = "search_scorer.js"
+html_search_scorer = str(Path(__file__).with_name("search_scorer.js"))
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
     "logo": {"text": "tfopt"},
@@ -67,6 +67,8 @@ sphinx_gallery_conf = {
     "min_reported_time": 1e6,
     "show_memory": False,
     "show_signature": False,
+    "thumbnail_size": (560, 320),
+    "within_subsection_order": "gallery_order.GalleryOrder",
     "write_computation_times": False,
 }
 autosummary_context = {"common": {*COMMON, "convert_storage", "exclude_from_weight_decay"}}

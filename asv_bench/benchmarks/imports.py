@@ -13,6 +13,8 @@ print(perf_counter() - start)
 
 
 class Import:
+    """The time to import tfopt, which imports NumPy, relative to that of NumPy alone."""
+
     unit = "times"
 
     def track_ratio_to_numpy(self) -> float:

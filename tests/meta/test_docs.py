@@ -63,6 +63,14 @@ def test_examples_of_a_page(page: Path) -> None:
     assert run(test) == (0, len(test.examples))
 
 
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: str(page.relative_to(ROOT)))
+def test_code_of_a_page_fits_beside_the_side_bars(page: Path) -> None:
+    """What a reader types has at most 72 columns; quoted sources may have more."""
+    lines = page.read_text(encoding="utf-8").split("\n")
+    typed = [line for line in lines if line.startswith((">>> ", "... ", "$ "))]
+    assert [line for line in typed if len(line) > 72] == []
+
+
 @pytest.mark.parametrize("module", modules(tfopt) + modules(tfopt_ref), ids=lambda m: m.__name__)
 def test_examples_of_docstrings(module: ModuleType) -> None:
     for test in examples(module):

@@ -49,6 +49,20 @@ def test_every_benchmark_has_figures_of_the_last_commit(history: Any) -> None:
         assert not of["params"] or any(numeric), name
 
 
+def test_a_figure_far_from_both_neighbours_is_left_out(history: Any) -> None:
+    of = ("a",)
+
+    def kept(*values: float) -> list[float | None]:
+        commits = [history.Commit("", None, "", None, {"x": {of: value}}) for value in values]
+        return [commit.figures["x"].get(of) for commit in history.plausible(commits)]
+
+    assert kept(2.0, 169.0, 0.3, 0.3) == [2.0, None, 0.3, 0.3]
+    assert kept(1.0, 0.2, 1.0) == [1.0, None, 1.0]
+    assert kept(66.0, 12.0, 13.0) == [66.0, 12.0, 13.0]  # a step, not an outlier
+    assert kept(1.0, 3.9, 1.0) == [1.0, 3.9, 1.0]
+    assert kept(100.0, 1.0) == [100.0, 1.0] and kept(1.0) == [1.0]
+
+
 NAME, PARAMETERS = "history.Dense.track_percent", ("8",)
 
 

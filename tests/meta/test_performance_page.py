@@ -58,6 +58,15 @@ def test_the_picture_has_the_recorded_times(page: ModuleType, shown: dict[str, A
     assert drawn == [picture.in_words(median) for median in times]
 
 
+def test_the_picture_of_rows_has_the_recorded_times(
+    page: ModuleType, shown: dict[str, Any]
+) -> None:
+    picture, step = import_module("rows_picture"), import_module("step_picture")
+    drawn = re.findall(r">([\d.]+ (?:ms|µs))  ", picture.PICTURE.read_text(encoding="utf-8"))
+    recorded = picture.pairs(shown["compare.sparse"])
+    assert drawn == [step.in_words(time) for pair in recorded for time in pair]
+
+
 def test_the_table_of_the_readme_has_recorded_ratios(
     page: ModuleType, shown: dict[str, Any]
 ) -> None:

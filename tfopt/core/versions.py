@@ -15,7 +15,7 @@ from tfopt.imports import imported
 
 __all__ = ["__version__", "show_versions", "versions"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: What the extras for users install.
 _OPTIONAL = (
@@ -61,7 +61,7 @@ def show_versions() -> None:
     --------
     >>> import tfopt
     >>> tfopt.show_versions()  # doctest: +SKIP
-    tfopt                       0.1.0
+    tfopt                       0.2.0
     python                      3.11.7
     ...
     """
