@@ -17,19 +17,20 @@ Limited = tuple[Gradient, str, float]
 
 
 def limited(
-    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str]
-) -> list[Limited]:
+    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str],
+    known: float | None = None,
+) -> list[Limited]:  # fmt: skip
     """Return each gradient, what its duplicates mean, and a factor by which it keeps the limits.
 
     A rule multiplies by it, and does not round the product. Where rows are summed first, the sums
-    are those of the products, and are rounded.
+    are those of the products, and are rounded. If the norm of all gradients is known, that is used.
     """
     if not has_limits(config):
         return [(grad, how, scale) for grad, how in zip(grads, duplicates, strict=True)]
     if config.get("merge") == "before":
         duplicates = ["error"] * len(duplicates)  # there are none
     found: list[Limited] = []
-    grads, made = scales(grads, config, scale)
+    grads, made = scales(grads, config, scale, known)
     for grad, (first, second), how in zip(grads, made, duplicates, strict=True):
         if second != 1:
             found.append((mapped(scaled, grad, first, second), how, scale))
@@ -40,12 +41,14 @@ def limited(
     return found
 
 
-def copied(grads: Sequence[Gradient], config: Mapping[str, Any], scale: float) -> list[Gradient]:
+def copied(
+    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, known: float | None = None
+) -> list[Gradient]:
     """Return gradients times a scale, and limited, each rounded to its dtype."""
     grads = [times(grad, scale) for grad in grads]
     if not has_limits(config):
         return list(grads)
-    grads, made = scales(grads, config, 1.0)
+    grads, made = scales(grads, config, 1.0, None if known is None else known * scale)
     both = zip(grads, made, strict=True)
     return [mapped(scaled, grad, *pair) for grad, pair in both]
 
@@ -56,7 +59,7 @@ def has_limits(config: Mapping[str, Any]) -> bool:
 
 
 def scales(
-    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float
+    grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, known: float | None
 ) -> tuple[list[Gradient], list[tuple[Any, Any]]]:
     """Return gradients with their elements clipped, and two factors of each that limit the norm.
 
@@ -70,7 +73,7 @@ def scales(
     arrays = [values_of(grad) for grad in grads]
     limit = np.float64(config.get("clipnorm", config.get("global_clipnorm", np.inf)) / scale)
     if "global_clipnorm" in config:
-        root, exponent = norm(arrays)
+        root, exponent = norm(arrays) if known is None else (np.float64(known), 0)
         norms = [(root, exponent) for _ in arrays]
         limit = limit if np.isfinite(root) or limit == np.inf else np.float64(np.nan)
     else:

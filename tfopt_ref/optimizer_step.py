@@ -26,10 +26,12 @@ Result = tuple[dict[str, np.ndarray], dict[str, Any], bool]
 class Asked(NamedTuple):
     """The settings of a step: gradients times `scale`; if `finite`, only if all are finite.
 
-    A variable that has a constraint becomes what that makes of it.
+    A variable that has a constraint becomes what that makes of it. A `norm` that is known is used
+    for that of all gradients before they are scaled, and must be finite, too.
     """
 
     scale: float = 1.0
+    norm: float | None = None
     finite: bool = False
     constraints: Constraints = {}
 
@@ -38,13 +40,13 @@ def plain(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
     """Return the variables and the state after a step, and whether it was taken."""
-    if asked.finite and not all_finite(grads):
+    if asked.finite and not (all_finite(grads) and np.isfinite(asked.norm or 0)):
         return dict(variables), dict(state), False
     name, config, t = optimizer["class_name"], optimizer["config"], state["iterations"] + 1
     lr = rate(name, config, t)
     new, slots, kept = dict(variables), dict(state["slots"]), state["kept"]
     if name == "Adafactor":
-        copies = copied([grad for _, grad in grads], config, asked.scale)
+        copies = copied([grad for _, grad in grads], config, asked.scale, asked.norm)
         for (v, _), grad in zip(grads, copies, strict=True):
             dense = densified(grad, new[v])
             new[v], slots[v] = adafactor_step(config, new[v], slots.get(v), dense, t, lr)
@@ -52,7 +54,7 @@ def plain(
         step = step_of(name, config, t, lr, kept)
         kept = step.kept
         decays = [decay(step, config, v, lr) for v, _ in grads]
-        clipped = clip(step, config, variables, grads, asked.scale, decays)
+        clipped = clip(step, config, variables, grads, asked, decays)
         for place, (v, _) in enumerate(grads):
             own = without_decay(step) if is_excluded(config, v) else step
             options: dict[str, Any] = {**decays[place]}
@@ -109,7 +111,7 @@ def without_decay(step: Step) -> Step:
 
 
 def clip(
-    step: Step, config: Mapping[str, Any], variables: Variables, grads: Pairs, scale: float,
+    step: Step, config: Mapping[str, Any], variables: Variables, grads: Pairs, asked: Asked,
     decays: Sequence[Mapping[str, float]],
 ) -> list[Limited]:  # fmt: skip
     """Return limited gradients, each dense if the step needs the variable as a whole.
@@ -119,12 +121,14 @@ def clip(
     given = [grad for _, grad in grads]
     whole = [is_whole(step, variables[v]) for v, _ in grads]
     if any(isinstance(grad, Rows) and dense for grad, dense in zip(given, whole, strict=True)):
-        copies = zip(grads, copied(given, config, scale), whole, strict=True)
+        made = copied(given, config, asked.scale, asked.norm)
+        copies = zip(grads, made, whole, strict=True)
         return [
             (densified(grad, variables[v]) if dense else grad, "sum", 1.0)
             for (v, _), grad, dense in copies
         ]
-    return limited(given, config, scale, ["sum" if d else step.duplicates for d in decays])
+    duplicates = ["sum" if d else step.duplicates for d in decays]
+    return limited(given, config, asked.scale, duplicates, asked.norm)
 
 
 def is_whole(step: Step, variable: np.ndarray) -> bool:

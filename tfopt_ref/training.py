@@ -33,7 +33,7 @@ from tfopt_ref.update import Gradient, Rows, mapped, times, updated, values_of
 
 def train_step(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs,
-    constraints: Constraints | None = None,
+    constraints: Constraints | None = None, grad_scale: float = 1.0, use_norm: float | None = None,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:  # fmt: skip
     """Return the variables and the state after one step.
 
@@ -48,8 +48,12 @@ def train_step(
         The variables' names with their gradients; a name may come twice.
     constraints : dict of callable, optional
         By variable: what it becomes after each update.
+    grad_scale : float
+        Multiplies the gradients.
+    use_norm : float, optional
+        What the limit of the global norm takes for the norm of the gradients that are given.
     """
-    asked = Asked(constraints=constraints or {})
+    asked = Asked(grad_scale, use_norm, constraints=constraints or {})
     new, after, _ = _stepped(optimizer, variables, state, grads, asked)
     return new, after
 

@@ -83,6 +83,7 @@ class Plan:
     flush: bool
     tried: set[str] = field(default_factory=set)
     constraints: dict[str, str] = field(default_factory=dict)
+    asked: list[dict[str, float]] = field(default_factory=list)  # of each step, if of any
 
 
 def drawn_plan(which: str, stack: str, seed: int) -> Plan:
@@ -138,6 +139,7 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
         config, first, layouts, steps, threads=int(random.integers(1, 4)),
         flush=bool(random.random() < 0.7), tried=tried, constraints=constraints,
     )  # fmt: skip
+    plan.asked = [_asked(more, optimizer, tried) for _ in steps] if more.random() < 0.5 else []
     plan.tried |= {f"{plan.threads} threads", "flushed" if plan.flush else "gradual underflow"}
     return plan
 
@@ -158,17 +160,20 @@ class Run:
         }
         self.expected = plan.first
         self.state: Any = first_state(plan.config)
+        self.taken = 0
 
     def step(self, pairs: list[tuple[str, Any]]) -> None:
         """Take one step on both sides."""
+        asked = self.plan.asked[self.taken] if self.plan.asked else {}
+        self.taken += 1
         given = [
             (tfopt.IndexedSlices(*grad) if isinstance(grad, Rows) else grad, self.variables[name])
             for name, grad in pairs
         ]
-        self.optimizer.apply_gradients(given)
+        self.optimizer.apply_gradients(given, **asked)
         present = [(name, grad) for name, grad in pairs if grad is not None]
         new, self.state = train_step(
-            self.plan.config, self.expected, self.state, present, self.constraints
+            self.plan.config, self.expected, self.state, present, self.constraints, **asked
         )
         self.expected = {k: np.asarray(w) for k, w in new.items()}
 
@@ -204,6 +209,17 @@ class Run:
             elif name != "optimizer":
                 found.append((name, getattr(opt, name).numpy(), np.asarray(part)))
         return [*found, *self._states(opt.optimizer, state["optimizer"])]
+
+
+def _asked(random: Any, optimizer: Any, tried: set[str]) -> dict[str, float]:
+    """Return what a step is asked for besides its gradients."""
+    asked = {}
+    if random.random() < 0.5:
+        asked["grad_scale"] = _one(random, (0.5, 3.0, 1e-3, 2.0**-40, 1e3))
+    if optimizer.capabilities.takes_norm and random.random() < 0.7:
+        asked["use_norm"] = _one(random, (0.0, 0.25, 7.5, 1e-300, 1e300, np.inf, np.nan))
+    tried.update(asked)
+    return asked
 
 
 # ---- optimizers

@@ -441,6 +441,7 @@ GOOD: dict[str, Any] = {
     ],
     "reduce.norms.use_sums": lambda: [STEPS.sums_capsule],
     "reduce.norms.norm": lambda: [[np.ones(3), np.ones((2, 2)).T], [1.0, 2.0]],
+    "reduce.norms.span_sums": lambda: [np.ones((2, 2)).T],
     "reduce.norms.all_finite": lambda: [[np.ones(3), np.ones((2, 2)).T]],
     "reduce.norms.sum_of_squares": lambda: [np.ones(3)],
     "reduce.norms.slice_norms": lambda: [np.ones((2, 3)), 1, np.zeros(2), np.zeros(2, np.int64)],

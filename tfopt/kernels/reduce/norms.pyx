@@ -8,9 +8,11 @@ summed again.
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from cpython.pycapsule cimport PyCapsule_GetPointer
+
+import numpy as np
 
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
@@ -47,6 +49,7 @@ cdef struct batch:
     source *sources
     Py_ssize_t n_sources
     Py_ssize_t size         # elements of all
+    Py_ssize_t unknown      # those of sources whose sums are not known
     int flush
     double *spans           # the sums
     Py_ssize_t n_spans
@@ -62,7 +65,7 @@ cdef void _set_axes(layout *into, cnp.ndarray a, int first, int stop) noexcept:
 
 cdef int _set_source(source *into, object array, int skip, object bound, int kind) except -1:
     cdef int axis
-    into.axes = NULL
+    into.axes, into.known = NULL, NULL
     if not isinstance(array, cnp.ndarray):
         raise InvalidTypeError(f"an array must be a numpy.ndarray, not {type(array).__name__}")
     cdef cnp.ndarray a = array
@@ -98,13 +101,17 @@ cdef void _share(const void *arrays, int thread, int threads) noexcept nogil:
     """The spans that begin in a thread's share of all elements."""
     cdef const batch *b = <const batch *>arrays
     cdef Py_ssize_t t, start, before = 0, span = 0
+    cdef bint is_first = b.kind == SQUARES and b.scale == 1
     cdef Py_ssize_t low = b.size * thread // threads, high = b.size * (thread + 1) // threads
     cdef fp_state caller = fp_enter(b.flush)
     for t in range(b.n_sources):
         start = 0
         while start < b.sources[t].size:
             if low <= before + start < high:
-                b.spans[span] = sum_span(_sums, &b.sources[t], start, b.kind, b.scale)
+                if is_first and b.sources[t].known != NULL:
+                    b.spans[span] = b.sources[t].known[start // SPAN]
+                else:
+                    b.spans[span] = sum_span(_sums, &b.sources[t], start, b.kind, b.scale)
             span += 1
             start += SPAN
         before += b.sources[t].size
@@ -114,8 +121,9 @@ cdef void _share(const void *arrays, int thread, int threads) noexcept nogil:
 cdef double _total(batch *b, int kind, double scale) noexcept nogil:
     cdef fp_state caller
     cdef double total
+    cdef Py_ssize_t read = b.unknown if kind == SQUARES and scale == 1 else b.size
     b.kind, b.scale = kind, scale
-    run_team(gather_team(b.size, 1), _share, b)
+    run_team(gather_team(read, 1), _share, b)
     caller = fp_enter(b.flush)
     total = combine(b.spans, b.n_spans, 1, kind == PEAKS)
     fp_leave(caller)
@@ -133,9 +141,11 @@ cdef double _norm(batch *b, bint any_double, int *exponent) noexcept nogil:
     return sqrt(total)
 
 
-cdef int _fill(batch *b, list arrays, list bounds, int kind, bint *any_double) except -1:
+cdef int _fill(batch *b, list arrays, list bounds, list known, int kind,
+               bint *any_double) except -1:
     """Set up a batch; the caller frees it with `_free`, also after an error."""
-    cdef Py_ssize_t t
+    cdef Py_ssize_t t, n_spans
+    cdef const double[::1] sums_of_spans
     b.n_sources = len(arrays)
     if bounds is not None:
         bounds = list(bounds)
@@ -147,9 +157,16 @@ cdef int _fill(batch *b, list arrays, list bounds, int kind, bint *any_double) e
     for t in range(b.n_sources):
         _set_source(&b.sources[t], arrays[t], 0,
                     None if bounds is None else bounds[t], kind)
+        n_spans = (b.sources[t].size + SPAN - 1) // SPAN
         b.size += b.sources[t].size
-        b.n_spans += (b.sources[t].size + SPAN - 1) // SPAN
+        b.n_spans += n_spans
         any_double[0] |= b.sources[t].is_double
+        if known is None or known[t] is None:
+            b.unknown += b.sources[t].size
+        elif n_spans:
+            sums_of_spans = known[t]
+            check_length("the sums of an array", sums_of_spans.shape[0], n_spans)
+            b.sources[t].known = &sums_of_spans[0]
     b.spans = <double *>malloc(b.n_spans * sizeof(double))
     if b.spans == NULL and b.n_spans:
         raise MemoryError
@@ -165,7 +182,8 @@ cdef void _free(batch *b) noexcept:
         free(b.sources)
 
 
-cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) except? -1:
+cdef double _of(list arrays, list bounds, list known, int kind, bint root,
+                int *exponent) except? -1:
     """The sum over all elements of arrays; for squares the norm, if the root is requested."""
     cdef batch b
     cdef bint any_double = False
@@ -176,7 +194,7 @@ cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) ex
     memset(&b, 0, sizeof(b))
     exponent[0] = 0
     try:
-        _fill(&b, arrays, bounds, kind, &any_double)
+        _fill(&b, arrays, bounds, known, kind, &any_double)
         if b.n_spans == 0:
             return 0
         with nogil:
@@ -189,10 +207,12 @@ cdef double _of(list arrays, list bounds, int kind, bint root, int *exponent) ex
         _free(&b)
 
 
-def norm(list arrays not None, list bounds=None):
+def norm(list arrays not None, list bounds=None, list known=None):
     """The norm of all elements of arrays of real floats.
 
     If there are bounds, the elements of each array are first clamped to its bound and the negative.
+    An array whose sums are known, as `span_sums` returns them, is not read, unless squares of
+    float64 over- or underflow.
 
     Returns
     -------
@@ -201,20 +221,49 @@ def norm(list arrays not None, list bounds=None):
         The norm is ``root * 2**exponent``.
     """
     cdef int exponent = 0
-    cdef double root = _of(arrays, bounds, SQUARES, True, &exponent)
+    if known is not None:
+        known = list(known)     # which no other thread can change
+        check_length("known", len(known), len(arrays))
+    cdef double root = _of(arrays, bounds, known, SQUARES, True, &exponent)
     return root, exponent
+
+
+def span_sums(cnp.ndarray array not None):
+    """The sums of squares of an array's spans, of which `norm` makes norms in any order.
+
+    Returns
+    -------
+    ndarray of float64
+        One element for each span. All are finite only if the array is; of dtypes other than
+        float64, exactly if it is.
+    """
+    cdef batch b
+    cdef bint any_double = False
+    cdef list _held = hold([array])
+    cdef cnp.ndarray made
+    memset(&b, 0, sizeof(b))
+    try:
+        _fill(&b, [array], None, None, SQUARES, &any_double)
+        made = np.empty(b.n_spans)
+        if b.n_spans:
+            with nogil:
+                _total(&b, SQUARES, 1)
+            memcpy(cnp.PyArray_DATA(made), b.spans, b.n_spans * sizeof(double))
+        return made
+    finally:
+        _free(&b)
 
 
 def all_finite(list arrays not None):
     """Whether all elements of real floating arrays are finite."""
     cdef int exponent = 0
-    return _of(arrays, None, BLEMISHES, False, &exponent) == 0
+    return _of(arrays, None, None, BLEMISHES, False, &exponent) == 0
 
 
 def sum_of_squares(cnp.ndarray array not None):
     """The sum of squares of an array, in double precision."""
     cdef int exponent = 0
-    return _of([array], None, SQUARES, False, &exponent)
+    return _of([array], None, None, SQUARES, False, &exponent)
 
 
 # ---- many norms of one array

@@ -26,6 +26,7 @@ cdef struct source:
     int storage
     bint narrow             # read in its 16-bit storage type
     layout *axes            # in C order; NULL: one contiguous run, in computation type or narrow
+    const double *known     # the sums of squares of its spans, if they have been computed before
     bint clamps             # elements are clamped to these bounds as they are read
     double[2] bounds
 

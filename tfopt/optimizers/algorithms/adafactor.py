@@ -20,6 +20,7 @@ from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.step.clipping import clipped_gradients
 from tfopt.optimizers.step.gradients import are_finite, as_taken, refuse_rows
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step
@@ -204,7 +205,9 @@ class _StepOnDevice(Step):
     def __init__(self, optimizer: Adafactor, request: StepRequest) -> None:
         self._optimizer, self._request = optimizer, request.without_gradients()
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it."""
         optimizer, handles = self._optimizer, self._request.handles
         for handle in handles:
@@ -220,7 +223,8 @@ class _StepOnDevice(Step):
             if isinstance(grad, IndexedSlices):
                 refuse_rows(handle)
         limits = optimizer.clipvalue, optimizer.clipnorm, optimizer.global_clipnorm
-        clipped = clipped_gradients(request.scaled().grads, optimizer.merge, *limits)
+        scaled = request._replace(known=known).scaled()
+        clipped, _ = clipped_gradients(scaled.grads, optimizer.merge, limits, scaled.known)
         optimizer._create_slots(handles)
         operands = [
             (handle.value(), *(optimizer.get_slot(handle, name).value() for name in names))

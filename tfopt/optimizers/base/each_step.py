@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfopt.kernels.update.commit import Count
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import StepRequest
 from tfopt.optimizers.step.step import Step
@@ -28,10 +29,13 @@ class EachStep(Step):
     def __init__(self, optimizer: Optimizer, request: StepRequest) -> None:
         self._optimizer, self._request = optimizer, request.without_gradients()
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it."""
         optimizer, variables = self._optimizer, self._request.variables
-        step = optimizer._prepare_each(self._request._replace(grads=tuple(grads), scale=scale))
+        asked = self._request._replace(grads=tuple(grads), scale=scale, known=known)
+        step = optimizer._prepare_each(asked)
         count = optimizer._store.weights[0]
         step.variables += [*variables, count]
         step.writes.append(Count(count._array))

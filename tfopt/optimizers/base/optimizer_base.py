@@ -11,7 +11,7 @@ from tfopt.autodiff.tape import GradientTape
 from tfopt.core.backends import is_device_array
 from tfopt.core.effects import writes
 from tfopt.core.locks import locked
-from tfopt.errors import InvalidTypeError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import Apart, Bound, Unchanged
 from tfopt.optimizers.base.minimize import pairs_of_loss
@@ -20,6 +20,7 @@ from tfopt.optimizers.state.config import OPTIMIZERS
 from tfopt.optimizers.state.stateful import Stateful
 from tfopt.optimizers.state.tree import leaves
 from tfopt.optimizers.step.gradients import host_arrays, split_pairs
+from tfopt.optimizers.step.known_norms import KnownNorms, as_known, as_scale
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Preparing, Step, repeats
@@ -103,7 +104,7 @@ class OptimizerBase(Stateful):
             mark = self._mark()
             stripped = request.without_gradients()
             bound = Bound(self._bind(stripped), stripped, request.variables, mark)
-        step: PreparedStep = bound.step.prepare(list(request.grads), request.scale)
+        step: PreparedStep = bound.step.prepare(list(request.grads), request.scale, request.known)
         step.after.append(partial(self._keep, bound))
         return step
 
@@ -171,6 +172,9 @@ class OptimizerBase(Stateful):
         grads_and_vars: Iterable[tuple[Any, Any]],
         name: str | None = None,
         experimental_aggregate_gradients: bool = True,
+        *,
+        grad_scale: Any = None,
+        use_norm: Any = None,
     ) -> Variable | None:
         """Take one step: update every variable by its gradient.
 
@@ -186,6 +190,13 @@ class OptimizerBase(Stateful):
             Accepted for compatibility; has no effect.
         experimental_aggregate_gradients : bool, default True
             If False, the `gradient_aggregator` is not called.
+        grad_scale : float, optional
+            Greater than 0: multiplies the gradients before they are clipped or accumulated. The
+            step does so while it reads them.
+        use_norm : float, optional
+            At least 0: what clipping by `global_clipnorm` takes for the norm of the given gradients
+            before `grad_scale`, instead of computing it; that of all shards of a model, for
+            example. Of parameter groups, each group takes it.
 
         Returns
         -------
@@ -196,52 +207,86 @@ class OptimizerBase(Stateful):
         Raises
         ------
         InvalidArgumentError
-            If all gradients are None, or an argument is invalid.
+            If all gradients are None, or an argument is invalid; if there is a `use_norm`, but the
+            gradients are not clipped by their global norm, or a wrapper changes them before, or
+            they are on a GPU.
         RuntimeError
             If a variable with a constraint has a sparse gradient.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt.optimizers import SGD
+        >>> w, opt = np.zeros(2), SGD(1.0, global_clipnorm=1.0)
+        >>> _ = opt.apply_gradients([(np.array([3.0, 4.0]), w)], grad_scale=0.125)
+        >>> w
+        array([-0.375, -0.5  ])
+        >>> _ = opt.apply_gradients([(np.array([3.0, 4.0]), w)], use_norm=10.0)
+        >>> w
+        array([-0.675, -0.9  ])
         """
+        scale, known = self._asked(grad_scale, use_norm)
+        aggregates = bool(experimental_aggregate_gradients)
+        taken = self._apply(grads_and_vars, aggregates, scale, known)
+        return None if taken is None else self.iterations
+
+    def _asked(self, grad_scale: Any, use_norm: Any) -> tuple[float, KnownNorms | None]:
+        """Return what a caller multiplies gradients by, and what is known of them."""
+        if use_norm is not None and not self.capabilities.takes_norm:
+            raise InvalidArgumentError(
+                f"use_norm would change nothing: {type(self).__name__} does not clip the gradients "
+                "that it is given by their global norm; set global_clipnorm"
+            )
+        return as_scale(grad_scale), as_known(use_norm)
+
+    def _apply(
+        self, grads_and_vars: Any, aggregates: bool, scale: float, known: KnownNorms | None
+    ) -> PreparedStep | None:
+        """Take one step of pairs; return it, or None if there are no pairs."""
         pairs = grads_and_vars
         if type(pairs) is not list:
             if not isinstance(pairs, Iterable):
                 kind = type(pairs).__name__
                 raise InvalidTypeError(f"grads_and_vars must be a list of pairs, not {kind}")
             pairs = list(pairs)
-        repeated = self._repeated.of_pairs(pairs, experimental_aggregate_gradients)
+        repeated = self._repeated.of_pairs(pairs, aggregates)
         if repeated is not None:
             bound, grads = repeated
-            if bound.locks:
-                self._take_locked(bound, grads)
-            else:
-                self._carry_out(bound, grads)
-        elif pairs:
-            aggregates = bool(experimental_aggregate_gradients)
-            self._take_new(StepRequest(*split_pairs(pairs), aggregates=aggregates))
-        else:
+            take = self._take_locked if bound.locks else self._carry_out
+            return take(bound, grads, scale, known)
+        if not pairs:
             return None
-        return self.iterations
+        given = split_pairs(pairs)
+        return self._take_new(StepRequest(*given, scale, known, aggregates=aggregates))
 
-    def _take_new(self, request: StepRequest) -> None:
+    def _take_new(self, request: StepRequest) -> PreparedStep:
         """Take a step whose gradients have not passed the hooks yet."""
         if not self._overrides_prepare:  # which calls the hooks itself
             request = self._hooked(request)
         bound, grads = self._repeated.of_request(request), list(request.grads)
+        how = request.scale, request.known
         if self._locks:
             stripped = request.without_gradients()
-            self._take_locked(bound or Bound(None, stripped, request.variables, None), grads)
-        else:
-            self._carry_out(bound or self._newly_bound(request), grads)
+            unbound = Bound(None, stripped, request.variables, None)
+            return self._take_locked(bound or unbound, grads, *how)
+        return self._carry_out(bound or self._newly_bound(request), grads, *how)
 
-    def _take_locked(self, bound: Bound, grads: list[Any]) -> None:
+    def _take_locked(
+        self, bound: Bound, grads: list[Any], scale: float, known: KnownNorms | None
+    ) -> PreparedStep:
         """Take a step while the locks of its variables are held; bind it anew if it has changed."""
         with locked(*self._counts(), *bound.variables):
-            self._carry_out(bound if bound.holds() else self._newly_bound(bound.request), grads)
+            held = bound if bound.holds() else self._newly_bound(bound.request)
+            return self._carry_out(held, grads, scale, known)
 
-    def _carry_out(self, bound: Bound, grads: list[Any]) -> None:
+    def _carry_out(
+        self, bound: Bound, grads: list[Any], scale: float, known: KnownNorms | None
+    ) -> PreparedStep:
         """Take a bound step, or raise and leave everything unchanged."""
         moved = self._places.undo
         taken = bound.begin() if moved is None else moved
         try:
-            step = bound.step.prepare(grads, 1.0)
+            step: PreparedStep = bound.step.prepare(grads, scale, known)
             if moved is not None:
                 step.writes.append(Attributes(self._places, {"undo": None}))
             step.carry_out(taken)
@@ -251,6 +296,7 @@ class OptimizerBase(Stateful):
             raise
         if self._repeated.keep(bound):
             self._settle(bound, grads)
+        return step
 
     def _newly_bound(self, request: StepRequest) -> Bound:
         """Return the step of a request whose gradients have passed the hooks."""
@@ -276,7 +322,9 @@ class OptimizerBase(Stateful):
         bound.settle(self._mark(), unchanged, apart, kinds, not self._has_hooks, self._locks)
 
     @writes(returns=lambda args: args["self"].iterations)
-    def step(self, params: Any, grads: Any) -> Variable | None:
+    def step(
+        self, params: Any, grads: Any, *, grad_scale: Any = None, use_norm: Any = None
+    ) -> Variable | None:
         """Take one step with arrays in (nested) dicts, lists and tuples.
 
         Parameters
@@ -285,6 +333,8 @@ class OptimizerBase(Stateful):
             Updated in place.
         grads : the same structure of gradients
             As in `apply_gradients`; a variable whose gradient is None is skipped.
+        grad_scale, use_norm : float, optional
+            As in `apply_gradients`.
 
         Returns
         -------
@@ -318,21 +368,29 @@ class OptimizerBase(Stateful):
         >>> params["layers"][0]["w"].round(3).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """
-        if not self._locks:
-            return self._step_tree(params, grads)
-        with locked(*self._counts(), *(leaf for _, leaf in leaves(params))):
-            return self._step_tree(params, grads)
+        taken = self._step_tree(params, grads, *self._asked(grad_scale, use_norm))
+        return None if taken is None else self.iterations
 
-    def _step_tree(self, params: Any, grads: Any) -> Variable | None:
+    def _step_tree(
+        self, params: Any, grads: Any, scale: float, known: KnownNorms | None
+    ) -> PreparedStep | None:
+        """Take one step of a structure; return it, or None if that is empty."""
+        if not self._locks:
+            return self._step_held(params, grads, scale, known)
+        with locked(*self._counts(), *(leaf for _, leaf in leaves(params))):
+            return self._step_held(params, grads, scale, known)
+
+    def _step_held(
+        self, params: Any, grads: Any, scale: float, known: KnownNorms | None
+    ) -> PreparedStep | None:
         places = self._places
         found = places.repeated(params, grads)
         repeated = self._repeated.of_variables(places.variables, found) if found else None
         if repeated is not None:
-            self._carry_out(*repeated)  # `step` holds the locks
-            return self.iterations
+            return self._carry_out(*repeated, scale, known)  # locks are held
         pairs, at, moved = places.pairs(params, grads)
         if at is None:
-            return self.apply_gradients(pairs)
+            return self._apply(pairs, True, scale, known)
         moving = [*self._tree()] if moved else []
         for each in moving:
             each._check_move(moved)
@@ -340,7 +398,7 @@ class OptimizerBase(Stateful):
             for each in moving:
                 each._move_state(moved)
             places.at, places.undo = at, undo
-            return self.apply_gradients(pairs)
+            return self._apply(pairs, True, scale, known)
 
     @writes()
     def catch_up(self, var: Any, rows: Any) -> None:

@@ -277,7 +277,8 @@ class Optimizer(OptimizerBase, abstract=True):
     @property
     def capabilities(self) -> Capabilities:
         """The optional features of a `StepRequest` that steps support."""
-        return Capabilities(aggregates=self._aggregates)
+        takes_norm = self.global_clipnorm is not None
+        return Capabilities(aggregates=self._aggregates, takes_norm=takes_norm)
 
     @property
     def _aggregates(self) -> bool:
@@ -311,11 +312,12 @@ class Optimizer(OptimizerBase, abstract=True):
         if aggregates:
             pairs = list(zip(request.grads, request.variables, strict=True))
             grads, variables = split_pairs(self._aggregate_gradients(pairs))
-            request = request.replace(grads=grads, variables=variables)
+            request = request._replace(grads=grads, variables=variables)
             if request.finite:
                 request = request.checked()
         # after the aggregator, so that all replicas call it and reach the same result
-        if request.finite and not self._measures and not are_finite(request.grads):
+        looks = request.finite and not self._measures
+        if looks and not are_finite(request.grads, request.known):
             raise NotFinite
         request = request.replace(finite=request.finite and self._measures)
         for transform in self.gradient_transformers:
@@ -331,16 +333,18 @@ class Optimizer(OptimizerBase, abstract=True):
         slots are copied first.
         """
         handles = request.handles
-        if request.finite and not are_finite(request.checked().grads):
+        if request.finite and not are_finite(request.checked().grads, request.known):
             raise NotFinite
         for grad, handle in zip(request.grads, handles, strict=True):
             if isinstance(grad, IndexedSlices):
                 refuse_rows(handle)
-        grads = request.checked().scaled().grads
+        checked = request.checked().scaled()
         limits = self.clipvalue, self.clipnorm, self.global_clipnorm
-        grads = clipped_gradients(grads, self.merge, *limits)
+        grads, clipped = clipped_gradients(checked.grads, self.merge, limits, checked.known)
         self._create_slots(handles)
         step = PreparedStep([])
+        if clipped:
+            step.clipped = True
         step.work.append(partial(self._step_each, grads, handles))
         step.kept += self._written_to(handles)
         return step

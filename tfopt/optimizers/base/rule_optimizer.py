@@ -210,7 +210,8 @@ class RuleOptimizer(RuleState, abstract=True):
         fuses = there and not self._takes_norms
         late = self.sparse == "catch_up"
         follows = not (self._one_by_one or self._densifies)
-        return Capabilities(fuses, follows, self._aggregates, late, there)
+        takes_norm = self.global_clipnorm is not None
+        return Capabilities(fuses, follows, self._aggregates, late, there, takes_norm)
 
     @property
     def _measures(self) -> bool:
@@ -308,18 +309,19 @@ class RuleOptimizer(RuleState, abstract=True):
             for grad, variable in zip(grads, variables, strict=True)
         )
 
-    def _made_dense(self, request: StepRequest) -> list[Any]:
+    def _made_dense(self, request: StepRequest) -> tuple[list[Any], bool]:
         """Return clipped gradients, those of variables that are taken as a whole made dense.
 
-        Those of variables on a GPU stay rows, which their step makes dense.
+        Also return whether any norm exceeds its limit. The gradients of variables on a GPU stay
+        rows, which their step makes dense.
         """
         variables = request.handles
         for grad, variable in zip(request.grads, variables, strict=True):
             if isinstance(grad, IndexedSlices):
                 refuse_rows(variable)
-        grads = request.checked().scaled().grads
-        grads = clipped_gradients(grads, self.merge, *self._limits)
-        return [
+        checked = request.checked().scaled()
+        grads, clipped = clipped_gradients(checked.grads, self.merge, self._limits, checked.known)
+        made = [
             _whole(grad, variable)
             if isinstance(grad, IndexedSlices)
             and variable.device == "cpu"
@@ -327,6 +329,7 @@ class RuleOptimizer(RuleState, abstract=True):
             else grad
             for grad, variable in zip(grads, variables, strict=True)
         ]
+        return made, clipped
 
     # ---- one variable after another
 

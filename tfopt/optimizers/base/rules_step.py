@@ -12,6 +12,7 @@ from tfopt.kernels.update.commit import Count
 from tfopt.kernels.update.repetition import are_arrays
 from tfopt.optimizers.step.clipping import NO_LIMITS
 from tfopt.optimizers.step.gradients import are_finite, as_taken, checked_gradient
+from tfopt.optimizers.step.known_norms import KnownNorms, refuse_norm_on_device
 from tfopt.optimizers.step.plan import StepPlan
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import Observer
@@ -47,8 +48,10 @@ class RulesStep(Step):
         self._handles, self._finite = request.handles, request.finite
         hosted = [k for k, handle in enumerate(self._handles) if handle.device == "cpu"]
         self._on_device = len(hosted) < len(self._handles)
-        #: The gradients that are looked at before the step is checked; others are when it has been.
-        self._looked_at = hosted if request.finite and not optimizer._measures else []
+        #: The gradients that must be finite; those that are looked at before the step is checked,
+        #: unless a norm is computed that tells.
+        self._to_look_at = hosted if request.finite else []
+        self._looked_at = [] if optimizer._measures else self._to_look_at
         #: Whether one call can look at all gradients.
         self._is_real = not (
             self._on_device or any(handle.dtype.kind == "c" for handle in self._handles)
@@ -70,7 +73,9 @@ class RulesStep(Step):
         """Whether patterns exclude the same variables from weight decay."""
         return self._names == [each.name for each in self._handles]
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it."""
         optimizer, plan = self._optimizer, self._plan
         ordinary = plan is not None and plan.accepts(grads)
@@ -78,8 +83,11 @@ class RulesStep(Step):
             self._request.handles  # noqa: B018  # an array that has become read-only is refused
             if self._on_device:
                 grads = as_taken(grads, self._handles)
-        if self._looked_at:
-            self._refuse_infinite(grads, ordinary)
+        looked_at = self._looked_at
+        if known is not None and known.norm is not None:
+            looked_at = self._to_look_at
+        if looked_at:
+            self._refuse_infinite(grads, looked_at, ordinary, known)
         update = optimizer._next_update(self._count.next())
         if plan is None or not ordinary or update.rule != plan.rule:
             plan = self._plan = self._planned(update.rule, grads, ordinary)
@@ -88,7 +96,8 @@ class RulesStep(Step):
         if ordinary and not self._clips:
             calls = plan.again(update, scale)
         else:
-            calls, clipped = plan.calls(update, grads, scale, self._clips, self._finite)
+            clips = self._clips
+            calls, clipped = plan.calls(update, grads, scale, clips, self._finite, known)
         observer = self._observer(plan, calls, clipped, scale) if self._observes else None
         if not plan.constrained and not self._defers and (observer is None or plan.in_pieces):
             if self._adds or observer is not None:
@@ -98,7 +107,10 @@ class RulesStep(Step):
             deferral = optimizer._deferral(update)
             step = plan.arranged(calls, update, self._request, grads, scale, observer, deferral)
             step.variables += self._written
+        if clipped:
+            step.clipped = True
         if plan.on_device:
+            refuse_norm_on_device(known)
             plan.add_launch(step, update, self._request, grads, scale, self._clips)
         if observer is not None:
             step.after.append(lambda: vars(optimizer).update(_last_step=observer.report()))
@@ -125,13 +137,15 @@ class RulesStep(Step):
             raise InvalidTypeError("a step on a GPU cannot be observed")
         return Observer(calls, self._optimizer.clipvalue, scale, clips)
 
-    def _refuse_infinite(self, grads: list[Any], ordinary: bool) -> None:
+    def _refuse_infinite(
+        self, grads: list[Any], looked_at: list[int], ordinary: bool, known: KnownNorms | None
+    ) -> None:
         """Raise `NotFinite` unless all gradients are finite; check those that are not ordinary."""
         if ordinary and self._is_real:
-            finite = all_finite(grads)
+            finite = all_finite(grads) if known is None else are_finite(grads, known)
         else:
-            each = [(grads[k], self._handles[k]) for k in self._looked_at]
-            finite = are_finite([checked_gradient(*pair) for pair in each])
+            each = [(grads[k], self._handles[k]) for k in looked_at]
+            finite = are_finite([checked_gradient(*pair) for pair in each], known)
         if not finite:
             raise NotFinite
 
@@ -156,16 +170,20 @@ class ShapedStep(Step):
         self._dense = RulesStep(optimizer, unchecked, clips=False, observes=False)
         self.fits = self._usual.fits
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it."""
         optimizer = self._optimizer
         self._request.handles  # noqa: B018  # an array that has become read-only is refused
-        if self._looks and not are_finite(self._with(grads, scale).checked().grads):
+        if self._looks and not are_finite(self._with(grads, scale).checked().grads, known):
             raise NotFinite
         if are_arrays(grads) or not optimizer._makes_dense(grads, self._handles):
-            return self._usual.prepare(optimizer._as_stepped(grads, self._handles), scale)
-        made = optimizer._made_dense(self._with(grads, scale))
+            return self._usual.prepare(optimizer._as_stepped(grads, self._handles), scale, known)
+        made, clipped = optimizer._made_dense(self._with(grads, scale)._replace(known=known))
         step = self._dense.prepare(optimizer._as_stepped(made, self._handles), 1.0)
+        if clipped:
+            step.clipped = True
         if optimizer.observe:
             step.after.append(lambda: setattr(optimizer, "_last_step", None))
         return step

@@ -17,7 +17,7 @@ import numpy as np
 
 from tfopt.clip_ops import clip_by_global_norm, clip_by_norm, clip_by_value
 from tfopt.clip_ops.scaling import scale
-from tfopt.clip_ops.validation import Array, computed
+from tfopt.clip_ops.validation import Array, computed, of_rows, with_values
 from tfopt.core.workspace import Workspace
 from tfopt.errors import InvalidTypeError
 from tfopt.indexed_slices import IndexedSlices
@@ -26,6 +26,7 @@ from tfopt.kernels.update.adjustments import gradients_of, set_bounds, set_scale
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.clip import factor
 from tfopt.kernels.update.sparse_checks import sparse_call
+from tfopt.optimizers.step.known_norms import KnownNorms, refuse_norm_on_device
 from tfopt.optimizers.step.request import NotFinite
 from tfopt.updates.rule_steps import RuleStep
 
@@ -137,11 +138,13 @@ def clipped_calls(
     global_clipnorm: float | None,
     scale: float = 1.0,
     finite: bool = False,
+    known: KnownNorms | None = None,
 ) -> tuple[list[Call], bool]:
     """Return calls that clip scaled gradients, and whether any norm exceeds its limit.
 
     The gradients are clipped by value, then by norm. As they have not been multiplied by `scale`
-    yet, the limits are divided by it instead. With `finite`, all norms must be finite.
+    yet, the limits are divided by it instead. With `finite`, all norms must be finite. What is
+    known of norms is not computed.
 
     Raises
     ------
@@ -156,15 +159,15 @@ def clipped_calls(
     bounds = [_bounds(part.gradients, clipvalue) for part in checked]
     together = None
     if clipnorm is None and global_clipnorm is not None:
-        together = _norm(*_in_order(checked, bounds), finite)
+        together = _norm(*_in_order(checked, bounds), finite, known)
     calls, clips = [], False
     for part, own in zip(checked, bounds, strict=True):
         factors: list[Factor] | None = None
         if clipnorm is not None:
-            factors = _own_factors(part.gradients, own, clipnorm, finite)
+            factors = _own_factors(part.gradients, own, clipnorm, finite, known)
         elif together is not None and global_clipnorm is not None:
             factors = _common_factors(part.gradients, together, global_clipnorm)
-        clips = clips or (factors is not None and factors.count(_WITHIN) < len(factors))
+        clips = clips or _any_clips(factors)
         calls.append(_clipped(part, own, factors, scale))
     return calls, clips
 
@@ -206,20 +209,36 @@ def _bound(clipvalue: float, dtype: np.dtype[Any]) -> float:
         return float(np.float64(clipvalue).astype(dtype))
 
 
-def _norm(gradients: list[Array], bounds: list[float] | None, finite: bool) -> Norm:
-    root, exponent = norm(gradients, bounds)
+def _norm(
+    gradients: list[Array],
+    bounds: list[float] | None,
+    finite: bool,
+    known: KnownNorms | None,
+    all_of_step: bool = True,
+) -> Norm:
+    """Return a norm; one that is given is that of all gradients of a step."""
+    if known is None:
+        root, exponent = norm(gradients, bounds)
+    elif all_of_step and known.norm is not None:
+        root, exponent = known.norm, 0
+    else:
+        root, exponent = norm(gradients, bounds, None if bounds else known.sums(gradients))
     if finite and not math.isfinite(root):
         raise NotFinite
     return root, exponent
 
 
 def _own_factors(
-    gradients: list[Array], bounds: list[float] | None, limit: float, finite: bool
+    gradients: list[Array],
+    bounds: list[float] | None,
+    limit: float,
+    finite: bool,
+    known: KnownNorms | None,
 ) -> list[Factor]:
     """Return the factor of each gradient by its own norm."""
     factors = []
     for k, gradient in enumerate(gradients):
-        root, exponent = _norm([gradient], bounds and [bounds[k]], finite)
+        root, exponent = _norm([gradient], bounds and [bounds[k]], finite, known, False)
         factors.append(factor(root, exponent, limit, _is_single(gradient.dtype)))
     return factors
 
@@ -239,13 +258,17 @@ def _common_factors(gradients: list[Array], measured: Norm, limit: float) -> lis
     return [single if _is_single(gradient.dtype) else double for gradient in gradients]
 
 
+def _any_clips(factors: list[Factor] | None) -> bool:
+    return factors is not None and factors.count(_WITHIN) < len(factors)
+
+
 def _clipped(
     part: ClippedDense | ClippedRows,
     bounds: list[float] | None,
     factors: list[Factor] | None,
     scale: float,
 ) -> Call:
-    call, clips = part.call, factors is not None and factors.count(_WITHIN) < len(factors)
+    call, clips = part.call, _any_clips(factors)
     if clips and factors is not None and any(by[1] != 1 for by in factors):
         # a factor too small for a normal number takes two multiplications
         each = zip(part.gradients, bounds or repeat(None), factors, strict=False)
@@ -271,38 +294,51 @@ def _clip(gradient: Array, bound: float | None, by: Factor) -> Array:
 
 
 def clipped_gradients(
+    grads: tuple[Any, ...], merge: str, limits: Limits, known: KnownNorms | None
+) -> tuple[tuple[Any, ...], bool]:
+    """Return clipped copies of gradients, for steps without fused clipping.
+
+    Also return whether any norm exceeds its limit; of gradients on a GPU this is not known.
+    """
+    if limits == NO_LIMITS:
+        return grads, False
+    clipvalue, clipnorm, global_clipnorm = limits
+    if merge == "before":
+        grads = tuple(g.sum_duplicates() if isinstance(g, IndexedSlices) else g for g in grads)
+    if any(not isinstance(array, np.ndarray) for array in _arrays(grads)):
+        refuse_norm_on_device(known)
+        return _clipped_on_device(grads, *limits), False
+    if clipvalue is not None:
+        grads = tuple(clip_by_value(grad, -clipvalue, clipvalue) for grad in grads)
+    arrays = _arrays(grads)
+    _bounds(arrays, None)  # which refuses complex ones
+    factors: list[Factor] | None = None
+    if clipnorm is not None:
+        factors = _own_factors(arrays, None, clipnorm, False, known)
+    elif global_clipnorm is not None:
+        together = _norm(arrays, None, False, known)
+        factors = _common_factors(arrays, together, global_clipnorm)
+    if factors is None:
+        return grads, False
+    clipped = [_clip(array, None, by) for array, by in zip(arrays, factors, strict=True)]
+    each = zip(grads, clipped, strict=True)
+    return tuple(with_values(grad, array) for grad, array in each), _any_clips(factors)
+
+
+def _arrays(grads: tuple[Any, ...]) -> list[Any]:
+    return [of_rows(grad) for grad in grads]
+
+
+def _clipped_on_device(
     grads: tuple[Any, ...],
-    merge: str,
     clipvalue: float | None,
     clipnorm: float | None,
     global_clipnorm: float | None,
 ) -> tuple[Any, ...]:
-    """Return clipped copies of gradients, for steps without fused clipping."""
-    if merge == "before":
-        grads = tuple(g.sum_duplicates() if isinstance(g, IndexedSlices) else g for g in grads)
     if clipvalue is not None:
         grads = tuple(clip_by_value(grad, -clipvalue, clipvalue) for grad in grads)
     if clipnorm is not None:
         grads = tuple(clip_by_norm(grad, clipnorm) for grad in grads)
     if global_clipnorm is not None:
-        grads = _clipped_together(grads, global_clipnorm)
+        grads = tuple(clip_by_global_norm(list(grads), global_clipnorm)[0])
     return grads
-
-
-def _clipped_together(grads: tuple[Any, ...], limit: float) -> tuple[Any, ...]:
-    """Return copies of gradients, of one or several dtypes, clipped by their global norm."""
-    arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
-    dtypes = {array.dtype for array in arrays}
-    if len(dtypes) <= 1:
-        return tuple(clip_by_global_norm(list(grads), limit)[0])
-    for dtype in dtypes:
-        if dtype.kind == "c":
-            raise InvalidTypeError(
-                f"gradients of {dtype} cannot be clipped together with real ones"
-            )
-    factors = _common_factors(arrays, _norm(arrays, None, False), limit)
-    clipped = [_clip(array, None, by) for array, by in zip(arrays, factors, strict=True)]
-    return tuple(
-        IndexedSlices(array, grad.indices) if isinstance(grad, IndexedSlices) else array
-        for grad, array in zip(grads, clipped, strict=True)
-    )

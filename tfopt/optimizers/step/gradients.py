@@ -21,6 +21,7 @@ from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.repetition import are_arrays
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.state.variables import as_variable
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.sparse_conversion import each_as_slices
 from tfopt.updates.rule_steps import as_array
 from tfopt.variable import Variable
@@ -159,13 +160,20 @@ def _checked_gradient(grad: Any, variable: Variable) -> Any:
     return np.asarray(grad)
 
 
-def are_finite(grads: Iterable[Any]) -> bool:
-    """Whether all elements of checked gradients are finite; waits for those on a GPU."""
+def are_finite(grads: Iterable[Any], known: KnownNorms | None = None) -> bool:
+    """Whether all elements of checked gradients are finite; waits for those on a GPU.
+
+    Those of which it is known are not read, and a known norm must be finite, too.
+    """
     arrays = [grad.values if isinstance(grad, IndexedSlices) else grad for grad in grads]
     on_device = [array for array in arrays if not isinstance(array, np.ndarray)]
     if on_device and not backend_of(on_device).are_finite(on_device):
         return False
     arrays = [array for array in arrays if isinstance(array, np.ndarray)]
+    if known is not None:
+        finite, arrays = known.split(arrays)
+        if not finite:
+            return False
     complex_ones = [array for array in arrays if array.dtype.kind == "c"]
     real = [array for array in arrays if array.dtype.kind != "c"]
     return all_finite(real) and all(np.isfinite(array).all() for array in complex_ones)

@@ -31,6 +31,7 @@ from tfopt.optimizers.step.clipping import (
 )
 from tfopt.optimizers.step.deferred_tables import Deferral
 from tfopt.optimizers.step.gradients import of_variable
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.report import Observer
 from tfopt.optimizers.step.request import NotFinite, StepRequest
@@ -106,7 +107,13 @@ class StepPlan:
         )
 
     def calls(
-        self, update: RuleUpdate, grads: list[Any], scale: float, clips: bool, finite: bool
+        self,
+        update: RuleUpdate,
+        grads: list[Any],
+        scale: float,
+        clips: bool,
+        finite: bool,
+        known: KnownNorms | None,
     ) -> tuple[list[Any], bool]:
         """Check the host part of a step, whose gradients have been accepted.
 
@@ -124,7 +131,7 @@ class StepPlan:
             return calls, False
         each = zip(self.parts, calls, strict=True)
         checked = [self._clippable(part, call, update, grads, scale) for part, call in each]
-        return clipped_calls(checked, *self._limits, scale, finite)
+        return clipped_calls(checked, *self._limits, scale, finite, known)
 
     def _check(
         self, calls: list[Any], update: RuleUpdate, grads: list[Any], scale: float, clips: bool

@@ -58,12 +58,14 @@ class PreparedStep(Prepared):
         Objects whose attributes the work sets; restored likewise.
     after : list of callable
         Called after the step has been taken.
+    clipped : bool
+        Whether a norm of the gradients exceeds its limit.
     launches : bool
         Whether the work writes to GPU memory, which is not restored; Ctrl-C then waits for its end.
     """
 
     __signature__ = signature(_arguments)  # which the compiled base does not know
-    launches = False
+    launches, clipped = False, False
     # few steps need these lists, which are made when they are asked for
     work: list[Work]
     kept: list[np.ndarray]
@@ -150,6 +152,7 @@ class PreparedStep(Prepared):
         self.writes += other.writes
         self.variables += other.variables
         self.launches |= other.launches
+        self.clipped |= other.clipped
         for name in PreparedStep.__annotations__.keys() & other.__dict__:
             getattr(self, name).extend(getattr(other, name))
 

@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfopt.errors import InvalidArgumentError
 from tfopt.indexed_slices import IndexedSlices
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Write
 from tfopt.optimizers.state.variables import as_variable
 from tfopt.optimizers.step.gradients import checked_gradient
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.updates.device_copy import copies_of
 from tfopt.variable import Variable
 
@@ -41,6 +43,8 @@ class Capabilities(NamedTuple):
         A step reads each dense gradient once, so `StepRequest.before` can compute it on the fly.
     fuses_on_device : bool
         The same of variables on a GPU, whose norms are computed after what `before` returns.
+    takes_norm : bool
+        Steps clip the gradients they are given by their global norm, so it may be given, too.
     follows : bool
         A step carries out the calls of `StepRequest.after`.
     aggregates : bool
@@ -54,6 +58,7 @@ class Capabilities(NamedTuple):
     aggregates: bool = False
     defers: bool = False
     fuses_on_device: bool = False
+    takes_norm: bool = False
 
 
 class StepRequest(NamedTuple):
@@ -67,6 +72,8 @@ class StepRequest(NamedTuple):
         Variables or arrays, as passed by the caller.
     scale : float
         Multiplies the gradients; the step of a rule does so while it reads them.
+    known : KnownNorms, optional
+        What is known of norms of the gradients.
     finite : bool
         Whether to raise `NotFinite` instead of taking the step if an element of the aggregated
         gradients is infinite or NaN.
@@ -86,6 +93,7 @@ class StepRequest(NamedTuple):
     grads: tuple[Any, ...]
     variables: tuple[Any, ...]
     scale: float = 1.0
+    known: KnownNorms | None = None
     finite: bool = False
     aggregates: bool = True
     before: Callable[[list[int]], Call] | None = None
@@ -98,8 +106,24 @@ class StepRequest(NamedTuple):
         return list(map(as_variable, self.variables))
 
     def replace(self, **changes: Any) -> StepRequest:
-        """Return the request with some attributes changed."""
+        """Return the request with some attributes changed.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If gradients are changed whose norm the caller of the step has given.
+        """
+        if "grads" in changes and "known" not in changes:
+            self._refuse_norm()
         return self._replace(**changes)
+
+    def _refuse_norm(self) -> None:
+        """Refuse to change gradients whose norm is given."""
+        if self.known is not None and self.known.norm is not None:
+            raise InvalidArgumentError(
+                "use_norm is the norm of the gradients that are given, but a wrapper changes them "
+                "before they are clipped"
+            )
 
     @property
     def adds_nothing(self) -> bool:
@@ -108,11 +132,11 @@ class StepRequest(NamedTuple):
 
     def is_like(self, other: StepRequest) -> bool:
         """Whether two requests of the same variables differ only in gradients and scale."""
-        return self[3:] == other[3:]
+        return self[4:] == other[4:]
 
     def without_gradients(self) -> StepRequest:
         """Return the part of a request that does not depend on gradients and their scale."""
-        return self._replace(grads=(), scale=1.0)
+        return self._replace(grads=(), scale=1.0, known=None)
 
     def checked(self) -> StepRequest:
         """Return the request with gradients that are arrays and have been checked.
@@ -126,7 +150,10 @@ class StepRequest(NamedTuple):
 
     def scaled(self) -> StepRequest:
         """Return the request, already checked, with gradients multiplied by `scale`."""
-        return self._replace(grads=scaled(self.grads, self.scale), scale=1.0)
+        if self.scale == 1:
+            return self
+        known = self.known and self.known.times(self.scale)
+        return self._replace(grads=scaled(self.grads, self.scale), scale=1.0, known=known)
 
     def map(self, function: Callable[[np.ndarray], np.ndarray]) -> StepRequest:
         """Return the request with a function applied to each gradient.
@@ -140,15 +167,17 @@ class StepRequest(NamedTuple):
         Raises
         ------
         InvalidArgumentError
-            If a gradient does not match its variable.
+            If a gradient does not match its variable, or the caller of the step has given the norm
+            of the gradients.
         """
+        self._refuse_norm()
         mapped = [
             IndexedSlices(function(grad.values), grad.indices)
             if isinstance(grad, IndexedSlices)
             else function(grad)
             for grad in self.checked().scaled().grads
         ]
-        return self._replace(grads=tuple(mapped), scale=1.0)
+        return self._replace(grads=tuple(mapped), scale=1.0, known=None)
 
 
 def scaled(grads: tuple[Any, ...], scale: float) -> tuple[Any, ...]:

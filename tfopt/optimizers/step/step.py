@@ -16,6 +16,7 @@ from typing import Any
 
 from tfopt.kernels.update.repetition import Bound, Repeats
 from tfopt.optimizers.step.gradients import apart_from, as_taken
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import StepRequest
 
@@ -34,7 +35,9 @@ class Step(ABC):
     fits: Callable[[], bool] | None = None
 
     @abstractmethod
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it; nothing changes except that missing slots are created.
 
         Parameters
@@ -43,6 +46,8 @@ class Step(ABC):
             Arrays and `IndexedSlices`, one for each variable.
         scale : float
             Multiplies the gradients.
+        known : KnownNorms, optional
+            What is known of norms of the gradients.
 
         Raises
         ------
@@ -79,9 +84,11 @@ class Preparing(Step):
     def __init__(self, optimizer: Any, request: StepRequest) -> None:
         self._optimizer, self._request = optimizer, request.without_gradients()
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it."""
-        request = self._request._replace(grads=tuple(grads), scale=scale)
+        request = self._request._replace(grads=tuple(grads), scale=scale, known=known)
         step: PreparedStep = self._optimizer.prepare(request)
         return step
 

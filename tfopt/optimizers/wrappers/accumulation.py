@@ -102,7 +102,8 @@ class GradientAccumulation(Wrapper):
     @property
     def capabilities(self) -> Capabilities:
         """Those of the inner optimizer, but gradients are accumulated before the step."""
-        return self.optimizer.capabilities._replace(fuses=False, fuses_on_device=False)
+        inside = self.optimizer.capabilities
+        return inside._replace(fuses=False, fuses_on_device=False, takes_norm=False)
 
     def _bind(self, request: StepRequest) -> Step:
         return BatchStep(self, request)

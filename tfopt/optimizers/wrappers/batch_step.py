@@ -14,6 +14,7 @@ from tfopt.kernels.update.commit import Assign, Attributes, Count, carry_out
 from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.step.gradients import are_finite
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step
@@ -65,13 +66,15 @@ class BatchStep(Step):
 
     # ---- one batch
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check the addition of a batch and, for the last batch, the step."""
         wrapper, batches = self._wrapper, self._count.next()
         waiting, first = wrapper._waiting, batches == 1
         batch = waiting.batch
-        known, own = batch.by_memory, self._variables.by_memory
-        if not first and known and known is not own and list(known) != list(own):
+        others, own = batch.by_memory, self._variables.by_memory
+        if not first and others and others is not own and list(others) != list(own):
             raise InvalidArgumentError(
                 "all batches of a step must have the same variables in the same order"
             )
@@ -82,7 +85,7 @@ class BatchStep(Step):
             _refuse_complex(self._handles)
         if self._request.finite and not self._aggregates:
             ours = self._ordinary
-            if not (are_finite(grads) if ours is None else ours.are_finite(grads)):
+            if not (are_finite(grads, known) if ours is None else ours.are_finite(grads, known)):
                 raise NotFinite
         if batches < wrapper.steps:
             return self._gathered(grads, scale, first)

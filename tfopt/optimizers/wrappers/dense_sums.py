@@ -16,6 +16,7 @@ from tfopt.kernels.update.commit import Launch
 from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.repetition import Repetition
 from tfopt.optimizers.step.gradients import are_finite
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.updates.device_copy import DeviceCopy
 from tfopt.updates.device_rule import DeviceStep
 from tfopt.updates.rule_steps import DenseBucket, RuleUpdate
@@ -143,13 +144,13 @@ class Ordinary:
             for check, own in zip(self._checks, self.places, strict=True)
         )
 
-    def are_finite(self, grads: list[Any]) -> bool:
+    def are_finite(self, grads: list[Any], known: KnownNorms | None) -> bool:
         """Whether all elements of gradients that have been accepted are finite."""
         launches = [check for check in self._checks if isinstance(check, Launch)]
         if not launches:
-            return are_finite(grads)
+            return are_finite(grads, known)
         hosted = [grad for grad in grads if isinstance(grad, np.ndarray)]
-        return are_finite(hosted) and all(launch.finite() for launch in launches)
+        return are_finite(hosted, known) and all(launch.finite() for launch in launches)
 
     def release(self) -> None:
         """Release the gradients."""

@@ -8,6 +8,7 @@ from typing import Any
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.commit import Count
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step
@@ -43,13 +44,15 @@ class GroupsStep(Step):
         if self._named:
             self.fits = self._has_names
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step of all groups before any is updated, and return it."""
         joined = PreparedStep([])
         failures: list[NotFinite] = []
         for step, places in self._groups:
             try:
-                each = step.prepare([grads[place] for place in places], scale)
+                each = step.prepare([grads[place] for place in places], scale, known)
             except NotFinite as error:  # the other groups' aggregators must still be called
                 failures.append(error)
                 continue
@@ -76,7 +79,9 @@ class _CountStep(Step):
         self._number = optimizer.iterations
         self._count = Count(self._number.numpy())
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Return the step."""
         self._count.next()  # which must not be too large
         return PreparedStep([self._count], [self._number])
@@ -87,9 +92,9 @@ def _narrowed(request: StepRequest, places: list[int]) -> StepRequest:
     variables = tuple(request.variables[k] for k in places)
     before = request.before
     if before is None:
-        return request.replace(grads=(), variables=variables)
+        return request.replace(variables=variables)
 
     def before_part(chosen: list[int]) -> Call:
         return before([places[k] for k in chosen])
 
-    return request.replace(grads=(), variables=variables, before=before_part)
+    return request.replace(variables=variables, before=before_part)

@@ -12,6 +12,7 @@ from tfopt.optimizers.base.minimize import product, times
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, positive, whole
 from tfopt.optimizers.state.stateful import COUNTED
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, NotFinite, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
@@ -134,11 +135,13 @@ class _ScaledStep(StepAround):
         self._count = Count(wrapper.step_counter.numpy())
         super().__init__(wrapper.optimizer.bind(request.replace(finite=True)))
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it; if a gradient is not finite, one that halves the scale."""
         wrapper = self._wrapper
         try:
-            step = self._inner.prepare(grads, scale / float(self._scale))
+            step = self._inner.prepare(grads, scale / float(self._scale), known)
         except NotFinite as error:
             skipped = PreparedStep([], counts=False)
             for other in error.instead:

@@ -18,6 +18,7 @@ from tfopt.optimizers.options import MirrorDtype
 from tfopt.optimizers.settings import Setting, choice
 from tfopt.optimizers.state.restoration import host_array
 from tfopt.optimizers.state.variables import as_variable, memory_of
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
@@ -185,9 +186,11 @@ class _MirroredStep(StepAround):
         # which a wrapper inside, or around this one, may have changed
         self._others = [each for each in owners if memory_of(each) not in stepped]
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it."""
-        step = self._inner.prepare(grads, scale)
+        step = self._inner.prepare(grads, scale, known)
         if step.counts:
             step.writes += [self._copying([variable]) for variable in self._others]
         return step

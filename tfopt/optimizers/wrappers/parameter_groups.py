@@ -116,6 +116,7 @@ class ParameterGroups(Wrapper):
             aggregates=any(group.aggregates for group in each),
             defers=any(group.defers for group in each),
             fuses_on_device=all(group.fuses_on_device for group in each),
+            takes_norm=any(group.takes_norm for group in each),
         )
 
     def _bind(self, request: StepRequest) -> Step:

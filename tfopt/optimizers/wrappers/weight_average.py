@@ -19,6 +19,7 @@ from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.settings import Setting, optional, whole
 from tfopt.optimizers.state.hyperparameters import Hyper
 from tfopt.optimizers.state.variables import wide
+from tfopt.optimizers.step.known_norms import KnownNorms
 from tfopt.optimizers.step.prepared_step import PreparedStep
 from tfopt.optimizers.step.request import Capabilities, StepRequest
 from tfopt.optimizers.step.step import Step, StepAround
@@ -208,9 +209,11 @@ class _AveragedStep(StepAround):
         asked = request.replace(after=self._after) if self._fused else request
         super().__init__(wrapper.optimizer.bind(asked))
 
-    def prepare(self, grads: list[Any], scale: float) -> PreparedStep:
+    def prepare(
+        self, grads: list[Any], scale: float, known: KnownNorms | None = None
+    ) -> PreparedStep:
         """Check a step and return it."""
-        wrapper, step = self._wrapper, self._inner.prepare(grads, scale)
+        wrapper, step = self._wrapper, self._inner.prepare(grads, scale, known)
         if not step.counts:
             return step
         if not self._fused:
