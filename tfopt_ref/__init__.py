@@ -24,6 +24,7 @@ These define linear models:
 14. `sdca`: dual coordinate ascent: the order of visits, a visit, and partitions that add up.
 15. `sdca_ops`: TensorFlow's ops.
 16. `ftrl`: learning from a stream instead, by FTRL-Proximal.
+    `hashed_text`: rows of text as the sparse rows of a stream, by hashes.
 17. `sparse_rows`: or from batches of sparse rows, by any optimizer.
 
 `autodiff` defines gradients of NumPy functions.

@@ -11,7 +11,7 @@ import numpy as np
 from tfopt.errors import FileFormatError, InvalidArgumentError
 from tfopt.imports import imported
 from tfopt.io.libsvm_faults import find_fault
-from tfopt.io.streams import Source, is_damage, name_of, open_binary
+from tfopt.io.streams import Source, filled, name_of, open_binary
 from tfopt.kernels.text.libsvm import parse, survey
 
 __all__ = ["LibsvmData", "iter_libsvm", "read_libsvm"]
@@ -352,30 +352,15 @@ class _Texts:
             if len(buffer) != length:
                 buffer = bytearray(length)
             memoryview(buffer)[: len(rest)] = rest
-            filled = self._fill(buffer, len(rest))
-            ended = filled < len(buffer)
-            stop = filled if ended else buffer.rfind(b"\n", 0, filled) + 1
-            if not stop and filled > MAX_LINE:
+            n = filled(self._stream, self.name, self.line, buffer, len(rest))
+            ended = n < len(buffer)
+            stop = n if ended else buffer.rfind(b"\n", 0, n) + 1
+            if not stop and n > MAX_LINE:
                 message = f"the line is longer than {MAX_LINE} bytes"
                 raise FileFormatError(self.name, message, self.line)
-            rest = b"" if ended else bytes(buffer[stop:filled])
+            rest = b"" if ended else bytes(buffer[stop:n])
             if stop or ended:
                 yield memoryview(buffer)[:stop]
-
-    def _fill(self, buffer: bytearray, filled: int) -> int:
-        """Read until a buffer is full or the stream ends; return how many bytes it has."""
-        view = memoryview(buffer)
-        try:
-            while filled < len(buffer) and (count := self._stream.readinto(view[filled:])):
-                filled += count
-        except Exception as error:
-            if not is_damage(error):
-                raise
-            line = self.line + buffer.count(b"\n", 0, filled)
-            early = isinstance(error, EOFError)
-            message = f"the compressed data {'end too early' if early else 'are damaged'}"
-            raise FileFormatError(self.name, message, line) from error
-        return filled
 
 
 def _error_at(

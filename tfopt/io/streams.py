@@ -11,12 +11,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
-from tfopt.errors import InvalidTypeError
+from tfopt.errors import FileFormatError, InvalidTypeError
 from tfopt.imports import imported
 
-__all__ = ["Source", "is_damage", "name_of", "open_binary"]
+__all__ = ["Source", "filled", "is_damage", "name_of", "open_binary"]
 
 Source = str | os.PathLike[str] | BinaryIO
+
+
+def filled(stream: Any, name: str, line: int, buffer: bytearray, n: int) -> int:
+    """Read until a buffer, which has n bytes, is full or the stream ends; return how many it has.
+
+    Raises
+    ------
+    FileFormatError
+        If compressed data are damaged: at a line of this file, given that of the buffer's first.
+    """
+    view = memoryview(buffer)
+    try:
+        while n < len(buffer) and (count := stream.readinto(view[n:])):
+            n += count
+    except Exception as error:
+        if not is_damage(error):
+            raise
+        early = isinstance(error, EOFError)
+        message = f"the compressed data {'end too early' if early else 'are damaged'}"
+        raise FileFormatError(name, message, line + buffer.count(b"\n", 0, n)) from error
+    return n
 
 
 def is_damage(error: Exception) -> bool:

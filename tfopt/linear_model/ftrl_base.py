@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tfopt.core.copies import writable
 from tfopt.errors import InvalidArgumentError, NotFiniteError
 from tfopt.io import hash_features
+from tfopt.io.hashed_rows import HashedRows
 from tfopt.kernels.linear.ftrl import learn
 from tfopt.linear_model.ftrl_stopping import check_stopping, held_out, improvement_of
 from tfopt.linear_model.parameters import LossChoice
@@ -46,6 +47,20 @@ def entries_of(X: Any) -> Entries:
     indptr = np.zeros(n_rows + 1, index)
     np.cumsum(np.count_nonzero(there, axis=1), out=indptr[1:])
     return X[there], there.nonzero()[1].astype(index), indptr
+
+
+def _hashed(X: Any, n_hashes: int) -> Any:
+    """Return dicts, or a matrix of any columns, as rows of hashed features."""
+    if isinstance(X, HashedRows):
+        if X.shape[1] != n_hashes:
+            raise InvalidArgumentError(
+                f"X has features that were hashed to {X.shape[1]}, and the model has "
+                f"n_hashes={n_hashes}"
+            )
+        return X.as_plain()
+    if sparse.issparse(X):
+        return hash_features(checked_sparse(X).tocsr(), n_hashes)
+    return FeatureHasher(n_hashes).transform(X)
 
 
 class FTRLEstimator(LossChoice, LinearModel):
@@ -95,10 +110,10 @@ class FTRLEstimator(LossChoice, LinearModel):
             raise ValueError("early_stopping=True needs fit: partial_fit takes one epoch")
 
     def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
-        if self.n_hashes is not None and sparse.issparse(X):
-            X = hash_features(checked_sparse(X).tocsr(), int(self.n_hashes))
-        elif self.n_hashes is not None:
-            X = FeatureHasher(int(self.n_hashes)).transform(X)
+        if reset:
+            self.reading_ = getattr(X, "reading", None)
+        if self.n_hashes is not None:
+            X = _hashed(X, int(self.n_hashes))
         return super()._validate_features(X, reset, **options)
 
     @property

@@ -15,37 +15,11 @@ cdef enum:
     MOST_DIGITS = 20    # of 64 bits, with a sign
 
 
-cdef inline uint32_t _rotated(uint32_t x, int by) noexcept nogil:
-    return x << by | x >> (32 - by)
-
-
-cdef inline uint32_t _mixed(uint32_t block) noexcept nogil:
-    return _rotated(block * 0xCC9E2D51u, 15) * 0x1B873593u
-
-
-cdef uint32_t _murmur(const uint8_t *text, int length) noexcept nogil:
-    """MurmurHash3_x86_32 with seed 0."""
-    cdef uint32_t h = 0, block
-    cdef int k, shift
-    for k in range(0, length - 3, 4):
-        block = (text[k] | <uint32_t>text[k + 1] << 8 | <uint32_t>text[k + 2] << 16
-                 | <uint32_t>text[k + 3] << 24)
-        h = _rotated(h ^ _mixed(block), 13) * 5 + 0xE6546B64u
-    block = 0
-    for k in range(length & ~3, length):
-        shift = 8 * (k & 3)
-        block |= <uint32_t>text[k] << shift
-    h ^= _mixed(block)      # 0 if there are no bytes left
-    h ^= length
-    h = (h ^ h >> 16) * 0x85EBCA6Bu
-    h = (h ^ h >> 13) * 0xC2B2AE35u
-    return h ^ h >> 16
-
-
 cdef uint32_t _hash_of(int64_t number) noexcept nogil:
     """The hash of a number's decimal digits."""
     cdef uint8_t text[MOST_DIGITS]
     cdef int first = MOST_DIGITS
+    cdef murmur m = murmur(0, 0, 0, 0)
     cdef uint64_t left = <uint64_t>number if number >= 0 else 0 - <uint64_t>number
     while True:
         first -= 1
@@ -56,7 +30,8 @@ cdef uint32_t _hash_of(int64_t number) noexcept nogil:
     if number < 0:
         first -= 1
         text[first] = c"-"
-    return _murmur(text + first, MOST_DIGITS - first)
+    feed(&m, text + first, MOST_DIGITS - first)
+    return hash_of(&m)
 
 
 def hash_columns(const index[::1] columns not None, int n_features, int32_t[::1] hashed not None,
@@ -79,16 +54,12 @@ def hash_columns(const index[::1] columns not None, int n_features, int32_t[::1]
         If arrays do not fit each other; nothing has changed.
     """
     cdef Py_ssize_t k, n = columns.shape[0]
-    cdef uint32_t h
+    cdef int sign
     if n_features < 1:
         raise InvalidArgumentError(f"n_features must be at least 1, not {n_features}")
     check_length("hashed", hashed.shape[0], n)
     check_length("signs", signs.shape[0], n)
     with nogil:
         for k in range(n):
-            h = _hash_of(once(&columns[k]))
-            signs[k] = 1
-            if h >> 31:
-                signs[k] = -1
-                h = 0 - h
-            hashed[k] = <int32_t>(h % <uint32_t>n_features)
+            hashed[k] = column_of(_hash_of(once(&columns[k])), n_features, &sign)
+            signs[k] = sign

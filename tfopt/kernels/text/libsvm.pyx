@@ -115,6 +115,15 @@ cdef inline bint _finite(const uint8_t **at, const uint8_t *end, double *value) 
     return value[0] - value[0] == 0
 
 
+cdef bint finite_number(const uint8_t *start, const uint8_t *end, double *value) noexcept nogil:
+    """Read text that is one finite number, with blanks around it or without."""
+    while start < end and _is_blank(start[0]):
+        start += 1
+    while start < end and _is_blank(end[-1]):
+        end -= 1
+    return _finite(&start, end, value) and start == end
+
+
 cdef inline bint _whole(const uint8_t **at, const uint8_t *end, int64_t last,
                         int64_t *value) noexcept nogil:
     """Read a whole number that is not negative, and at most *last*."""
