@@ -259,8 +259,8 @@ GOOD: dict[str, Any] = {
         np.arange(5), 4, np.zeros(5, np.int32), np.zeros(5, np.int8),
     ],
     "text.hashed_text.parse": lambda: [
-        np.frombuffer(b"1,a\n0,b", np.uint8), True, [b"y", b"x"], b"\3\1", [(1, 0)], 8, 44, True, False,
-        False,
+        np.frombuffer(b"1,a\n0,b", np.uint8), True, [b"y", b"x"], b"\3\1", [(1, 0)], 8, 44, True,
+        False, False,
     ],
     "text.libsvm.survey": lambda: [np.frombuffer(b"1 1:2.5\n-1 3:1", np.uint8), 9],
     "text.libsvm.parse": lambda: [np.frombuffer(b"1 1:2.5\n-1 3:1", np.uint8), True, 1, 9, True],

@@ -11,7 +11,7 @@ from libc.string cimport memchr
 
 import numpy as np
 
-from tfopt.errors import InvalidArgumentError
+from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.platform.machine cimport claim
 from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team
@@ -201,15 +201,16 @@ def parse(const uint8_t[::1] text not None, bint is_last, list names not None, b
             f"n_hashes must be at least 1, a separator a byte, and each name have a role: "
             f"{n_hashes}, {separator}, {roles!r}"
         )
-    for one, other in crosses:
-        if not (0 <= one < len(names) and 0 <= other < len(names)):
-            raise InvalidArgumentError(f"the cross {one, other} is not one of {len(names)} names")
+    cdef tuple kept = tuple(names), pairs_of = tuple(crosses)   # as they are checked
+    for name in kept:
+        if type(name) is not bytes:
+            raise InvalidTypeError(f"names must be bytes, not {name!r}")
     cdef Py_ssize_t size = text.shape[0], rows = 0, entries = 0, n_bad = 0, n_read = 0
     cdef const uint8_t *start = &text[0] if size else NULL
-    cdef int n = max(1, min(size // PIECE, 1 << 12)), k, n_columns = len(names)
+    cdef int n = max(1, min(size // PIECE, 1 << 12)), k, n_columns = len(kept)
     cdef piece *pieces = <piece *>calloc(n + 1, sizeof(piece))
     cdef column *columns = <column *>calloc(n_columns + 1, sizeof(column))
-    cdef int *pairs = <int *>calloc(2 * len(crosses) + 1, sizeof(int))
+    cdef int *pairs = <int *>calloc(2 * len(pairs_of) + 1, sizeof(int))
     cdef bint is_full = False
     cdef pile all_pieces
     cdef plan to
@@ -218,16 +219,19 @@ def parse(const uint8_t[::1] text not None, bint is_last, list names not None, b
         if pieces == NULL or columns == NULL or pairs == NULL:
             raise MemoryError
         for k in range(n_columns):
-            columns[k].name = <const uint8_t *><const char *>(<bytes>names[k])
-            columns[k].n_name = len(<bytes>names[k])
+            columns[k].name = <const uint8_t *><const char *>(<bytes>kept[k])
+            columns[k].n_name = len(<bytes>kept[k])
             columns[k].role = LEFT_OUT if roles is None else roles[k]
             feed(&columns[k].state, columns[k].name, columns[k].n_name)
             if columns[k].role == CATEGORY:
                 feed(&columns[k].state, <const uint8_t *>b"=", 1)
-        for k in range(len(crosses)):
-            pairs[2 * k], pairs[2 * k + 1] = crosses[k]
-            columns[pairs[2 * k]].is_crossed = columns[pairs[2 * k + 1]].is_crossed = True
-        to = plan(columns, n_columns, pairs, len(crosses), separator, has_quotes, roles is None,
+        for k in range(len(pairs_of)):
+            pairs[2 * k], pairs[2 * k + 1] = pairs_of[k]
+        for k in range(2 * len(pairs_of)):
+            if not 0 <= pairs[k] < n_columns:
+                raise InvalidArgumentError(f"crosses must be among {n_columns} names: {crosses}")
+            columns[pairs[k]].is_crossed = True
+        to = plan(columns, n_columns, pairs, len(pairs_of), separator, has_quotes, roles is None,
                   single, skips, n_hashes)
         with nogil:
             if size:
