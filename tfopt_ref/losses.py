@@ -9,9 +9,14 @@ counts and amounts.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 
 __all__ = ["LOSSES", "Logistic", "Loss", "Quadratic", "Tweedie", "loss_named", "root"]
+
+
+#: The exponential of a larger number overflows.
+LARGEST = math.log(sys.float_info.max)
 
 
 class Loss:
@@ -119,6 +124,13 @@ class Tweedie(Loss):
     def __init__(self, p: float) -> None:
         self.k, self.m = 2 - p, p - 1
 
+    def step(self, a: float, y: float, wx: float, K: float) -> float:
+        """As of any loss, but finite: where a tiny K leads on, to an exponential of exp(709)."""
+        z = root(lambda z: z - wx + K * (self.slope(z, y) + a), wx) if K > 0 else wx
+        z = min(z, 709 / self.k) if self.k > 0 else z
+        z = max(z, (log(y) - 709) / self.m) if self.m > 0 else z
+        return -self.slope(z, y)
+
     def exponentials(self, y: float) -> list[tuple[float, float]]:
         """The terms exp(c + r * wx), as pairs of c and r."""
         rises = [(-math.log(self.k), self.k)] if self.k > 0 else []
@@ -190,8 +202,8 @@ def ratio(t: float, C: float) -> float:
 
 
 def exp(t: float) -> float:
-    """Return the exponential, which does not overflow."""
-    return math.exp(min(t, 709.0))
+    """Return the exponential, which is infinite where it overflows."""
+    return math.exp(t) if t <= LARGEST else math.inf
 
 
 def log(t: float) -> float:

@@ -73,6 +73,8 @@ def importance(problem: Problem, a: Numbers, wx: Numbers) -> list[float]:
     phi, l2 = problem.phi, problem.l2
     return [
         float(c) * math.sqrt(square(x) + l2 * phi.gamma) * abs(float(a_i) + phi.slope(z, float(y)))
+        if c > 0
+        else 0.0
         for x, y, c, a_i, z in zip(*problem[:3], a, wx, strict=True)
     ]
 

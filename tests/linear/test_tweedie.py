@@ -91,6 +91,28 @@ def test_gaps_and_derivatives_are_the_specifications(
     assert bends[0] == pytest.approx(bend(wx, y, power), rel=1e-12)
 
 
+@each_power
+@pytest.mark.parametrize("wx", [-4e4, -800.0, 800.0, 4e4])
+@pytest.mark.parametrize("y", [0.0, 1e-3, 1.0, 1e3])
+def test_far_away_only_what_overflows_is_infinite(power: float, y: float, wx: float) -> None:
+    twin: Any = loss_named("tweedie_loss", power)
+    given = examples_of(y), np.array([wx]), 0.0, "tweedie_loss", power
+    losses, slopes, bends, _, _ = second_order.tangents(*given)
+    with np.errstate(over="ignore"):
+        expected = twin.value(wx, y), twin.slope(wx, y), bend(wx, y, power)
+    assert (slopes[0], bends[0]) == pytest.approx(expected[1:], rel=1e-9)
+    height, _ = second_order.gaps(*given[:1], np.zeros(1), *given[1:])
+    assert height == pytest.approx(expected[0], rel=1e-9)
+    overflows = np.isinf(expected).any()  # of which the sum with derivatives is NaN
+    assert np.isnan(losses) if overflows else losses == height
+    for K in (0.0, 1e-300, 1.0):  # a dual variable is finite all the same
+        found, of_twin = step(0.0, y, wx, K, power), twin.step(0.0, y, wx, K)
+        assert np.isfinite([found, of_twin]).all()
+        assert found == pytest.approx(of_twin, rel=1e-9) or (
+            found * of_twin > 0 and min(abs(found), abs(of_twin)) > 1e290
+        )
+
+
 @pytest.mark.parametrize(
     ("loss", "power"), [("gamma_loss", 1.0), *(("tweedie_loss", power) for power in POWERS)]
 )

@@ -70,21 +70,31 @@ cdef inline double tweedie_above(double wx, double y, double p) noexcept nogil:
     return exp((2 - p) * wx) / (2 - p) if y == 0 else height_above(wx, log(y), p)
 
 
+cdef inline double slope_of(double scale, double log_y, double wx, double p) noexcept nogil:
+    """e^(k wx) - y e^(-m wx), given the first term: the ratio of both may overflow."""
+    return -scale * expm1(log_y - wx) if log_y - wx < 700 else -exp(log_y - (p - 1) * wx)
+
+
+cdef inline double bend_of(double scale, double log_y, double wx, double p) noexcept nogil:
+    if log_y - wx < 700:
+        return scale * (2 - p + (p - 1) * exp(log_y - wx))
+    return (p - 1) * exp(log_y - (p - 1) * wx)
+
+
 cdef inline void tweedie_tangent(double wx, double y, double p, double *above, double *slope,
                                  double *bend) noexcept nogil:
     """The value above the minimum and the derivatives, to the bits that they have one by one."""
     cdef double scale = exp((2 - p) * wx), log_y = log(y)
     above[0] = scale / (2 - p) if y == 0 else height_above(wx, log_y, p)
-    slope[0] = -scale * expm1(log_y - wx)
-    bend[0] = scale * (2 - p + (p - 1) * exp(log_y - wx))
+    slope[0], bend[0] = slope_of(scale, log_y, wx, p), bend_of(scale, log_y, wx, p)
 
 
 cdef inline double tweedie_slope(double wx, double y, double p) noexcept nogil:
-    return -exp((2 - p) * wx) * expm1(log(y) - wx)
+    return slope_of(exp((2 - p) * wx), log(y), wx, p)
 
 
 cdef inline double tweedie_bend(double wx, double y, double p) noexcept nogil:
-    return exp((2 - p) * wx) * (2 - p + (p - 1) * exp(log(y) - wx))
+    return bend_of(exp((2 - p) * wx), log(y), wx, p)
 
 
 cdef inline double tweedie_conjugate(double a, double y, double p) noexcept nogil:
@@ -108,7 +118,7 @@ cdef inline double tweedie_step(double a, double y, double wx, double K, double 
     c, r = K * scale, wx - K * a - log(y)
     if r < 0:
         sign, r, k, m = -1, -r, m, k
-    s = high = fmin(r, log1p(r / c) / k)
+    s = high = fmin(fmin(r, log1p(r / c) / k), (709 - fmax(log(scale), 0)) / k)     # is finite
     for _ in range(100):
         h = -exp(k * s) * expm1(-s)
         if s + c * h > r:

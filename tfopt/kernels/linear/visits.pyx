@@ -110,10 +110,12 @@ def importance(const example[::1] examples not None, const double[::1] wx not No
     """
     cdef loss_t f = named_loss(loss, parameter)
     cdef Py_ssize_t i, n = examples.shape[0]
-    cdef double[::1] p = np.empty(n)
+    cdef double[::1] p = np.zeros(n)
     cdef double residue
     check_length("wx", wx.shape[0], n)
     for i in range(n):
+        if not examples[i].weight > 0:      # whose derivative may be infinite
+            continue
         residue = fabs(examples[i].a + f.slope(wx[i], examples[i].y, f.parameter))
         p[i] = examples[i].weight * sqrt(l2 * (examples[i].curvature + f.gamma)) * residue
     return np.asarray(p)
