@@ -65,10 +65,11 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     penalty_factor : sequence of float, optional
         A factor of each feature's l1 and l2, as glmnet's ``penalty.factor`` (but not rescaled): 0
         leaves a weight without any penalty. With l1=0 and no 0 they are for every loss and solver,
-        on a scaled copy of X; otherwise for coordinate descent of smooth losses. Not in blocks.
+        on a scaled copy of X; otherwise for coordinate descent of smooth losses, and the
+        interior-point method of the hinge. Not in blocks.
     positive : bool, default=False
-        Whether no weight may be negative, as of scikit-learn's ``Lasso(positive=True)``: of smooth
-        losses but "multinomial", by coordinate descent; l1 and l2 may both be 0.
+        Whether no weight may be negative, as of scikit-learn's ``Lasso(positive=True)``: of all
+        losses but "multinomial", by the same solvers; l1 and l2 may both be 0.
     gamma : float, default=1.0
         The width of the quadratic part of the smooth hinge; other losses have none.
     fit_intercept : bool, default=True

@@ -80,10 +80,11 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
                 "set l2 above 0"
             )
         most = SOLVERS[INTERIOR].most_features
-        if self._l2() == 0 and not self._phi.is_smooth and X.shape[1] > most:
+        where = "l2=0" if self._l2() == 0 else "" if self._is_plain else "penalties of each weight"
+        if where and not self._phi.is_smooth and X.shape[1] > most:
             raise InvalidArgumentError(
-                f"with loss={self.loss!r} and l2=0 there may be at most {most} features, and X has "
-                f"{X.shape[1]}: set l2 above 0"
+                f"with loss={self.loss!r} and {where} there may be at most {most} features, and X "
+                f"has {X.shape[1]}: set l2 above 0, positive=False and no penalty_factor"
             )
         if self.solver != "auto" and X.shape[1] > SOLVERS[self.solver].most_features:
             raise ValueError(

@@ -150,7 +150,7 @@ SOLVERS = {
     CHOLESKY: Needs(most_features=5000, without_penalty=True),
     CG: Needs(is_joint=True),
     DESCENT: Needs(takes_l1=True, l2=False, takes_each=True),
-    INTERIOR: Needs(smooth=False, takes_l1=True, l2=False, most_features=5000),
+    INTERIOR: Needs(smooth=False, takes_l1=True, l2=False, most_features=5000, takes_each=True),
 }
 
 
@@ -250,7 +250,8 @@ class SDCAOptions(LossChoice, EachPenalty):
         if self.max_time is not None:
             check_number("max_time", self.max_time, 0, open_end=True)
         self._l2()
-        self._check_factor([name for name, needs in SOLVERS.items() if needs.takes_each])
+        kind = self._phi.is_smooth
+        self._check_factor([s for s, n in SOLVERS.items() if n.takes_each and n.smooth == kind])
         partitions = self.num_loss_partitions
         if self._has_blocks:
             for size in partitions:

@@ -314,7 +314,6 @@ class EachPenalty:
             return
         able = ["auto", *solvers]
         reasons = {
-            f"a smooth loss, not loss={self.loss!r}": self._phi.is_smooth,
             f"one problem for each class, not loss={self.loss!r}": not self._phi.is_joint,
             f"solver={' or '.join(map(repr, able))}": self.solver in able,
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None

@@ -21,7 +21,7 @@ from tfopt.linear_model._fit.plan import Plan
 from tfopt.linear_model._fit.problem import InitialPoint, Problem, sampled
 from tfopt.linear_model._fit.row_visits import LANES, LaneVisits, RowVisits
 from tfopt.linear_model._fit.steps import Steps
-from tfopt.linear_model.parameters import DESCENT, INTERIOR, Parameters
+from tfopt.linear_model.parameters import DESCENT, INTERIOR, SDCA, Parameters, applies
 
 __all__ = ["Epochs", "FitResult", "Minimization", "Visits", "solve_all"]
 
@@ -150,7 +150,7 @@ def _minimization(
         if initial.w is None:
             if plan.begins_with_steps:
                 minimization.begin_steps(k, *_newton_start(problem, initial, options, plan))
-        elif plan.begins_with_steps and (plan.steps != INTERIOR or problem.l2 == 0):
+        elif plan.begins_with_steps and (plan.steps != INTERIOR or not applies(SDCA, problem)):
             minimization.begin_steps(k, initial.w, initial.bias)
         elif math.isfinite(plan.step_cost) and plan.steps != DESCENT:
             minimization.begin_steps(k, initial.w, initial.bias, tentatively=True)

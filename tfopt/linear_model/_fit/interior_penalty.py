@@ -1,29 +1,66 @@
-"""The l1 penalty in the interior-point method: a row for each weight, whose loss has a corner at 0.
+"""Penalties of weights in the interior-point method: a row for each, whose loss has a corner at 0.
 
 Its prediction is the weight, without the intercept; its dual variable is between -1 and 1, and what
-it is weighted by is l1. So l2 may be 0: X^T (weight * a) of the other rows is within l1 then.
+it is weighted by is l1. So l2 may be 0: X^T (weight * a) of the other rows is within l1 then. Of a
+weight that may not be negative the interval goes on for ever; without l1 it begins at 0, and these
+rows share the weight of the others. One without any penalty has no row.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tfopt.kernels.linear import interior_point
+from tfopt.kernels.linear import hessian_products, interior_point
 from tfopt.linear_model._fit.certificate import Certificate, scaled_gaps
+from tfopt.linear_model._fit.design import Design, Point
+from tfopt.linear_model._fit.features import Features
 from tfopt.linear_model._fit.interior_fields import FIELD, centred
-from tfopt.linear_model._fit.interior_rows import Candidate, Centred, Corrector, Largest
+from tfopt.linear_model._fit.interior_rows import (
+    Begin,
+    Candidate,
+    Centred,
+    Corrector,
+    Largest,
+    curvatures,
+)
 from tfopt.linear_model._fit.problem import Problem
 from tfopt.linear_model._fit.rows import RowState, predicted, projected
+from tfopt.linear_model._fit.unpenalized import moved_duals
 from tfopt.linear_model.loss_record import weighted_sum
 
-__all__ = ["End", "PenaltyRows"]
+__all__ = ["End", "PenaltyRows", "inside"]
 
 #: Weights that vanish are 0 if the gap is then at most so many times as large; and those whose
 #: penalty is below this share of the losses.
 MORE, LITTLE = 2.0, 1e-3
+#: The end of an interval without an end: so far away that its products change nothing.
+NO_END = 1e100
+
+
+def _sizes(problem: Problem, state: RowState) -> tuple[RowState, np.ndarray]:
+    """Answer with the root of the mean square of each feature, or 1 where that is 0."""
+    share = np.full(len(state.examples), 1 / len(state.examples))
+    squares = hessian_products.diagonal(*problem.rows, share, problem.n_weights, problem.threads)
+    return state, np.sqrt(np.where(squares > 0, squares, 1.0))[:-1]
+
+
+def inside(
+    design: Design, points: Mapping[int, Point], begun: Mapping[int, np.ndarray]
+) -> tuple[dict[int, Point], dict[int, np.ndarray]]:
+    """Return points with weights above 0, which hardly move predictions.
+
+    `begun` are the answers of `Begin`, of which the new ones are returned, too.
+    """
+    moved = {}
+    for k, sizes in design.apply(dict.fromkeys(points, _sizes)).items():
+        (w, bias), (total, distance) = points[k], begun[k].tolist()
+        least = (distance / total or 1.0) / (math.sqrt(w.size) * sizes)
+        moved[k] = np.maximum(w, least), bias
+    return moved, design.apply({k: Begin(*point) for k, point in moved.items()})
 
 
 class PenaltyRows:
@@ -35,11 +72,16 @@ class PenaltyRows:
     w : ndarray, shape (n_weights,)
     mu : float
         What all products are.
+    total : float
+        The weight of the other rows, which those without l1 share.
     """
 
-    def __init__(self, problem: Problem, w: np.ndarray, mu: float) -> None:
-        one = np.ones_like(w)
-        self.fields = centred(problem.penalties.up, -w, -one, one, mu)
+    def __init__(self, problem: Problem, w: np.ndarray, mu: float, total: float) -> None:
+        l1 = problem.penalties.up
+        own = np.where(l1 > 0, l1, total / w.size if problem.positive else 0.0)
+        low = np.where(l1 > 0, -1.0, 0.0)
+        high = np.full_like(w, NO_END if problem.positive else 1.0)
+        self.fields = centred(own, -w, low, high, mu)
 
     def numbers(self) -> Centred:
         """Return what they add to those of the other rows."""
@@ -75,22 +117,24 @@ class PenaltyRows:
     def end(self, w: np.ndarray, bias: float, share: float, losses: float) -> End:
         """Return the request for a certificate, with weights that vanish set to 0 if that is good.
 
-        Of such a weight the dual variable, after a share of the last step, is farther from the ends
-        of its interval than the weight is from 0, as a share of the one that costs all the losses.
-        Others may, if they cost little.
+        In the last step such a weight has become smaller, by a larger factor than how far its dual
+        variable is from the ends of its interval, which the products of both say nothing about
+        (Tapia's indicators: El-Bakry, Tapia, Zhang, 1994). Others may, if they cost little.
         """
-        moved = self.fields[FIELD["dual"]] + share * self.fields[FIELD["dual_step"]]
-        cost, room = self.fields[FIELD["weight"]] * np.abs(w), (1 - np.abs(moved)) * losses
-        vanishing = cost < np.maximum(room, LITTLE * losses), cost < room
-        return End((*(np.where(some, 0.0, w) for some in vanishing), w), bias, share)
+        weight, _, upper, lower, above, below = self.fields[:6]
+        moved, before = share * self.fields[FIELD["dual_step"]], np.minimum(upper, lower)
+        after = np.minimum(upper - moved, lower + moved)
+        vanishes = np.abs(w) * before < np.abs(below - above) * after
+        is_cheap = weight * np.abs(w) < LITTLE * losses
+        points = (np.where(some, 0.0, w) for some in (vanishes | is_cheap, vanishes))
+        return End((*points, w), bias, share)
 
 
 @dataclasses.dataclass(frozen=True)
 class End:
     """Certifies dual variables after a share of the last step, scaled where l1 asks for it.
 
-    Answers with the certificate of the first point whose gap is at most MORE times that of the
-    last.
+    Answers with the certificate of the first point whose gap is at most MORE times the least.
 
     Attributes
     ----------
@@ -104,20 +148,31 @@ class End:
 
     def __call__(self, problem: Problem, state: RowState) -> tuple[RowState, Certificate]:
         found = [self._certified(problem, state, w) for w in self.points]
-        most = MORE * found[-1][1].gap
+        most = MORE * min(each.gap for _, each in found)
         return next((each for each in found if each[1].gap <= most), found[-1])
 
     def _certified(
         self, problem: Problem, state: RowState, w: np.ndarray
     ) -> tuple[RowState, Certificate]:
         state, residual = Candidate(w, self.share)(problem, state)
-        bias = self.bias
+        bias, cost = self.bias, 0.0
         if problem.intercept:
             kinks, rises, falls = predicted(problem, state, state.wx).kinks
             bias = float(kinks[np.argmax(rises[1:] + falls[1:] >= falls[-1])])  # the best for w
+        if not problem.is_plain and problem.penalties.are_free.any():
+            losses, _ = problem.gaps(state.examples, state.certified, state.wx, bias)
+            bends = state._replace(hess_pointwise=curvatures(problem, state, self.share))
+            moved = moved_duals(problem, Features(problem), bends, w, losses)
+            if moved is None:
+                state = state._replace(certified=np.zeros_like(state.certified))
+                objective = losses + problem.penalty(w)
+                return state, Certificate(w, bias, objective, objective)
+            state, x_duals, cost = state._replace(certified=moved[0]), *moved[1:]
+        elif problem.intercept:
             state = projected(problem, state, residual)
         examples, best = state.examples_with(state.certified), None
-        x_duals = problem._replace(l2=1.0).weights_of(examples)
+        if not cost:
+            x_duals = problem._replace(l2=1.0).weights_of(examples)
         for apart, scale in scaled_gaps(problem, w, x_duals):
             a = scale * state.certified
             losses, gap = problem.gaps(examples, a, state.wx, bias)
@@ -125,5 +180,6 @@ class End:
                 best = losses, gap + apart, a
         assert best is not None
         losses, gap, certified = best
+        gap = (math.sqrt(max(gap, 0.0)) + math.sqrt(cost)) ** 2 if cost else gap
         point = w, bias, losses + problem.penalty(w)
         return state._replace(certified=certified), Certificate(*point, max(gap, 0.0))

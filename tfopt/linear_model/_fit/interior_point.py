@@ -19,7 +19,7 @@ import numpy as np
 from tfopt.kernels.linear import second_order
 from tfopt.linear_model._fit.certificate import Certificate, assemble
 from tfopt.linear_model._fit.design import Design, Point
-from tfopt.linear_model._fit.interior_penalty import PenaltyRows
+from tfopt.linear_model._fit.interior_penalty import PenaltyRows, inside
 from tfopt.linear_model._fit.interior_rows import (
     Begin,
     Candidate,
@@ -107,7 +107,7 @@ class _Iterate:
     def certificate(self, problem: Problem) -> Certificate:
         """Return a certificate whose numbers are estimates."""
         w, bias = self.point
-        penalty = problem.l2 / 2 * weighted_sum(w, w)
+        penalty = weighted_sum(problem.penalties.l2 / 2 * w, w)
         return Certificate(w, bias, max(self.losses, 0.0) + penalty, max(self.gap_estimate, 0.0))
 
     @property
@@ -196,6 +196,8 @@ class InteriorPoint(Steps):
         far = {k: _nowhere(points[k]) for k, sums in begun.items() if not np.isfinite(sums).all()}
         points = {**points, **far}  # a warm start may be
         begun |= self.design.apply({k: Begin(*point) for k, point in far.items()})
+        if self.problem.positive:
+            points, begun = inside(self.design, points, begun)
         requests = {}
         for k, (total, distance) in begun.items():
             mean, is_near = distance / total, False
@@ -215,13 +217,14 @@ class InteriorPoint(Steps):
         requests: Mapping[int, Centre | Choose],
     ) -> None:
         """Begin at points, given the answers of `Begin` there, with what the requests set."""
+        l2 = self.problem.penalties.l2
         for k, found in self.design.apply(requests).items():
-            (w, bias), (total, distance), l2 = points[k], begun[k].tolist(), self.problem.l2
-            if self.problem.l1 > 0:
-                self._penalties[k] = PenaltyRows(self.problem, w, requests[k].mu)
+            (w, bias), (total, distance) = points[k], begun[k].tolist()
+            if self.problem.l1 > 0 or not self.problem.is_plain:
+                self._penalties[k] = PenaltyRows(self.problem, w, requests[k].mu, total)
                 found = found + self._penalties[k].numbers()
-            violation = found.sums[:-1] - l2 * w
-            quadratic = float(np.square(violation).sum()) / (2 * l2) if l2 else FAR * found.losses
+            square, quadratic = np.square(found.sums[:-1] - l2 * w), FAR * found.losses
+            quadratic = float((square / (2 * l2)).sum()) if l2.all() else quadratic
             off = abs(float(found.sums[-1])) if self.problem.intercept else 0.0
             self.iterates[k] = _Iterate(
                 *(np.append(w, bias), 0.0, found.total, found.products, found.losses),
@@ -267,11 +270,8 @@ class InteriorPoint(Steps):
 
     def _steps_at_once(self) -> dict[int, Any]:
         """Return steps with their ratios and sums, by one request."""
-        requests = {
-            k: Step(each.u, each.share, each.products, each.total)
-            for k, each in self.iterates.items()
-        }
-        return self.design.apply(requests)
+        parts = {k: (at.u, at.share, at.products, at.total) for k, at in self.iterates.items()}
+        return self.design.apply({k: Step(*part) for k, part in parts.items()})
 
     def _steps_in_rounds(self) -> dict[int, Any]:
         """Return steps with their ratios and sums, by three requests."""
@@ -280,8 +280,8 @@ class InteriorPoint(Steps):
         factors, predictors = {}, {}
         for k, (matrix, pull) in systems.items():
             u = self.iterates[k].u
-            right = pull + self.iterates[k].far - np.append(problem.l2 * u[:-1], 0.0)
-            matrix[np.diag_indices(len(u) - 1)] += problem.l2
+            right = pull + self.iterates[k].far - np.append(problem.penalties.l2 * u[:-1], 0.0)
+            matrix[np.diag_indices(len(u) - 1)] += problem.penalties.l2
             if k in self._penalties:
                 self._penalties[k].add_system(self.iterates[k].share, matrix, right)
             if not problem.intercept:
@@ -341,7 +341,7 @@ class InteriorPoint(Steps):
             return {}
         problem, certificates = self.problem, {}
         points = {k: self.iterates[k].point for k in problems}
-        if problem.l1 > 0:
+        if self._penalties:
             numbers = {k: (self.iterates[k].share, self.iterates[k].losses) for k in problems}
             ends = {k: self._penalties[k].end(*points[k], *numbers[k]) for k in problems}
             return self.design.apply(ends)

@@ -28,6 +28,7 @@ __all__ = [
     "Predictor",
     "Step",
     "System",
+    "curvatures",
 ]
 
 #: So many dense values are few: a step of them is computed by one call, on one thread.
@@ -230,6 +231,12 @@ def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float) -> N
     fields[:, kept] = before[:, place[kept]]
 
 
+def curvatures(problem: Problem, state: RowState, share: float) -> np.ndarray:
+    """Return those of all rows in the Newton system after a share of the last step."""
+    found: np.ndarray = _summed(problem, interior_point.advance(state.interior.copy(), share)[0])
+    return found
+
+
 @dataclasses.dataclass(frozen=True)
 class System:
     """Takes a share of the last step, and answers with the Newton system: matrix and right side."""
@@ -314,7 +321,8 @@ class Step:
     def applies(problem: Problem) -> bool:
         """Whether the problem's rows, if it has any, are few and dense."""
         data, _, _, dense = problem.rows
-        return problem.l1 == 0 and data.size == 0 and 0 < dense.size <= FEW
+        is_plain = problem.l1 == 0 and problem.is_plain
+        return is_plain and data.size == 0 and 0 < dense.size <= FEW
 
     def __call__(
         self, problem: Problem, state: RowState

@@ -231,12 +231,14 @@ def _interior(problem: Problem, asked: Parameters, visits: bool) -> Plan:
     epoch, whole = work.epoch_work(problem), work.interior_work(problem)
     polishing = int(work.CHEAP / epoch)
     leaves_out = work.n_rows(problem) >= MANY_ROWS and not Step.applies(problem)
-    leaves_out = leaves_out and problem.phi.is_classification and problem.l1 == 0
+    leaves_out = leaves_out and problem.phi.is_classification and not problem.l1
+    leaves_out = leaves_out and problem.is_plain
+    is_only = asked.solver == INTERIOR or not applies(SDCA, problem)
     n_first = EPOCHS_BEFORE if leaves_out else EPOCHS_BEFORE_FEW
     epochs_first = epoch * n_first <= SHARE_BEFORE * whole
     if leaves_out:
         whole *= SHARE_OF_MANY
-    if asked.solver == INTERIOR or problem.l2 == 0:
+    if is_only:
         step, begins = 0.0, True
     elif problem.n_weights > work.MOST_WEIGHTS:
         return _epochs_alone(problem, f"{INTERIOR} is for at most {work.MOST_WEIGHTS} features")
@@ -251,7 +253,7 @@ def _interior(problem: Problem, asked: Parameters, visits: bool) -> Plan:
         solver,
         INTERIOR,
         reason_of(solver, problem, why),
-        is_only=asked.solver != "auto" or problem.l2 == 0,
+        is_only=is_only,
         step_cost=step,
         forms_hessian=True,
         leaves_out_rows=leaves_out,

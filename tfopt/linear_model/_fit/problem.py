@@ -82,7 +82,7 @@ class Problem(NamedTuple):
     factor : ndarray, shape (n_weights,), or None
         By what l1 and l2 of each weight are multiplied, if not all by 1.
     positive : bool
-        Whether no weight may be negative. Coordinate descent alone knows of this and of factors.
+        Whether no weight may be negative. Solvers that take each weight's penalty know of both.
     """
 
     rows: Rows
