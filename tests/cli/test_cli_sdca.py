@@ -18,7 +18,7 @@ from tfopt.cli import report
 from tfopt.cli.options import CLASSIFICATION, LOSSES
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_data
-from tfopt.linear_model import LinearClassifier
+from tfopt.linear_model import LinearClassifier, LinearRegressor
 from tfopt.linear_model.model_file import read_model
 
 ROWS = "3 1:1\n0 2:1\n2 1:.5 2:.5\n5 1:2\n1 3:.1\n0 2:2\n"
@@ -153,6 +153,50 @@ def test_parameters_of_losses(cli, folder, loss, flag, value):
     assert trained["losses"]["train"] == pytest.approx(mean)
     found = cli("cv", "counts", "--loss", loss, flag, value, "--folds", "2", "--json").json()
     assert found[flag[2:]] == value
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared", "poisson", "quantile"])
+@pytest.mark.parametrize("l1", ["0", "0.01"])
+def test_no_weight_is_negative(cli, folder, loss, l1):
+    """As of the estimators; and in the choice of the penalty."""
+    random = np.random.default_rng(5)
+    X = random.standard_normal((60, 4)).round(3)
+    y = (X[:, 0] - X[:, 1] + random.standard_normal(60) > 0).astype(int)
+    lines = [
+        f"{k} " + " ".join(f"{j}:{x}" for j, x in enumerate(row, 1))
+        for k, row in zip(y, X, strict=True)
+    ]
+    (folder / "data").write_text("\n".join(lines) + "\n")
+    more = ("--loss", loss, "--l1", l1, "--l2", "0.1", "--tol", "1e-9", "--positive")
+    told = cli("train", "data", *more, "--json").json()
+    model = read_model("model.npz")
+    assert model.settings["positive"] is True is told["settings"]["positive"]
+    kind = LinearClassifier if loss in CLASSIFICATION else LinearRegressor
+    options = {"l1": float(l1) * 60, "l2": 6.0, "tol": 1e-9, "positive": True}
+    expected = kind(loss, **options).fit(X, y)
+    np.testing.assert_allclose(model.weights, np.ravel(expected.coef_), atol=1e-6)
+    assert (model.weights >= 0).all() and model.weights[1] == 0
+    chosen = cli("cv", "data", *more, "--model", "cv.npz", "--json").json()
+    assert chosen["positive"] is True
+    assert (read_model("cv.npz").weights >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--workers", "2"), "not allowed with argument --positive"),
+        (("--solver", "sdca"), "works with --solver auto or cd or interior-point alone"),
+        (("--solver", "ftrl"), "works with --solver auto or cd or interior-point alone"),
+        (("--bias", "1"), "does not go with --bias"),
+        (("--blocks", "2"), "in blocks"),
+        (("--loss", "multinomial"), "not loss='multinomial'"),
+    ],
+)
+def test_where_weights_may_be_negative_all_the_same_it_is_refused(cli, folder, flags, message):
+    (folder / "data").write_text("1 1:1\n0 2:1\n2 1:2\n0 3:.1\n" * 3)
+    outcome = cli("train", "data", "--positive", *flags)
+    assert outcome.code in (1, 2) and message in outcome.err
+    assert not (folder / "model.npz").exists()
 
 
 @pytest.mark.parametrize("text", ["balanced", "yes=3,no=0.25", "1=3"])

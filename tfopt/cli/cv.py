@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         facts = {"command": "cv", "data": arguments.data, "rows": data.labels.size}
         facts |= {"features": data.features.shape[1], "bad_lines": data.n_skipped}
-        for name in ("folds", "loss", "l1", "tol", "epochs", "seed", "model"):
+        for name in ("folds", "loss", "l1", "positive", "tol", "epochs", "seed", "model"):
             facts[name] = getattr(arguments, name)
         facts |= arguments.settings.loss_options
         facts |= {"threads": threads.get_num_threads(), "path": lines, "best": best}
@@ -95,6 +95,7 @@ def _fits(data: Data, path: list[float], arguments: argparse.Namespace) -> list[
         arguments.loss,
         l2s=[l2 * total for l2 in path],
         l1=arguments.l1 * total,
+        positive=bool(arguments.positive),
         cv=folds,
         refit=False,
         tol=arguments.tol,

@@ -198,7 +198,10 @@ OPTIONS = (
     ),
     *_rows(
         "fit", _FITS,
-        Option("--l1", "penalty on the absolute weights", non_negative, "X", 0.0, setting=True),
+        Option("--l1", "penalty on the absolute weights", non_negative, "X", 0.0,
+               together="weights", setting=True),
+        Option("--positive", "no weight below 0", None, together="weights", apart="cluster",
+               solvers=("auto", "cd", "interior-point"), setting=True),
     ),
     *_rows(
         "fit", _TRAIN,

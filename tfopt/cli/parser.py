@@ -158,7 +158,9 @@ class _Parser(argparse.ArgumentParser):
         for row in rows:
             to = self
             if row.apart:
-                to = apart.setdefault(row.apart, apart or self.add_mutually_exclusive_group())
+                if row.apart not in apart:
+                    apart[row.apart] = self.add_mutually_exclusive_group()
+                to = apart[row.apart]
             _add(to, row)
 
     def error(self, message: str) -> NoReturn:
@@ -307,7 +309,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     for row in (row for row in OPTIONS if row.setting and not _reason_against(row, arguments)):
         is_own = arguments.command in row.commands
         value = getattr(arguments, row.name) if is_own else _default(row, arguments)
-        if value is not None or not row.losses:
+        if value is not False and (value is not None or not row.losses):
             settings[row.name] = value
     return Settings(**settings)
 
@@ -356,6 +358,8 @@ def _check_model(parser: _Parser, arguments: argparse.Namespace) -> None:
 def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
     if arguments.plot and Path(arguments.plot).suffix.lower() not in PICTURES:
         parser.error(f"--plot needs a file name that ends in one of {', '.join(PICTURES)}")
+    if arguments.positive and arguments.settings.bias_feature is not None:
+        parser.error("--positive does not go with --bias, whose weight may be negative")
     if arguments.data == arguments.test == "-":
         parser.error("DATA and --test cannot both be standard input")
     arguments.on_cluster = arguments.dask is not None or arguments.workers is not None

@@ -87,6 +87,8 @@ def fit(place: Place, parts: dict[str, Rows], settings: Settings, quiet: bool) -
             options["class_weight"] = class_weights(train.name, settings.class_weight, labels)
         if settings.solver != "auto":  # which estimators of a cluster always are
             options["solver"] = settings.solver
+        if settings.positive:  # which those do not have
+            options["positive"] = True
         name = "SDCARegressor" if classes is None else "SDCAClassifier"
         try:
             estimator = place.fit(name, options, train, classes, settings, lengths)

@@ -21,10 +21,12 @@ class Settings(SimpleNamespace):
     is None until the rows are counted, then 1 / rows, which is liblinear's C = 1.
     """
 
-    #: Of solvers that fit no blocks, and of data that are not hashed; of losses of numbers.
+    #: Of solvers that fit no blocks, and of data that are not hashed; of losses of numbers; of
+    #: weights that may be negative.
     blocks: int | str | None = None
     hash: int | None = None
     class_weight: str | None = None
+    positive: bool = False
 
     @property
     def bias_feature(self) -> float | None:
