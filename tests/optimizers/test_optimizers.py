@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 from common.cases import assert_same_bits
 from common.optimizer_makers import MAKERS, make, state
+from common.step_cases import every_optimizer
 
 import tfopt
 
@@ -241,6 +243,28 @@ def test_configuration_round_trips(which: str) -> None:
     assert again.get_config() == optimizer.get_config()
     assert repr(again) == repr(optimizer)
     assert eval(repr(optimizer), vars(tfopt.optimizers)).get_config() == optimizer.get_config()
+
+
+@pytest.mark.parametrize("which", sorted(every_optimizer()))
+def test_a_step_shows_its_number(which: str) -> None:
+    """Alone, in a wrapper, after pickling; what it returns is the variable all the same."""
+    optimizer, w = every_optimizer()[which](), np.ones(4)
+    shown = {f"<step {t} of {each.name}>" for each in optimizer._tree() for t in range(3)}
+    for _ in range(2):
+        taken = optimizer.step([w], [np.ones(4)])
+        assert repr(taken) in shown
+        assert f" {int(optimizer.iterations)} " in repr(taken)
+    assert taken is optimizer.iterations
+    assert isinstance(taken, tfopt.Variable)
+    again, _ = pickle.loads(pickle.dumps((optimizer, w)))
+    assert repr(again.iterations) == repr(taken)
+
+
+def test_a_step_returns_the_users_count() -> None:
+    optimizer, own = tfopt.optimizers.SGD(0.1), tfopt.Variable(np.array(7))
+    optimizer.iterations = own
+    assert optimizer.step([np.ones(4)], [np.ones(4)]) is own
+    assert repr(own).startswith("<Variable")
 
 
 def test_configurations_are_tensorflows() -> None:

@@ -46,7 +46,7 @@ class Adamax(RuleOptimizer):
     >>> from tfopt.optimizers import Adamax
     >>> w = np.array([1.0, 2.0, 3.0])
     >>> Adamax(learning_rate=0.1).apply_gradients([(np.array([0.1, -0.2, 0.3]), w)])
-    <Variable 'Adamax/iterations' shape=() dtype=int64 1>
+    <step 1 of Adamax>
     >>> w.round(4)
     array([0.9, 2.1, 2.9])
     """

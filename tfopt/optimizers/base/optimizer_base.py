@@ -201,8 +201,8 @@ class OptimizerBase(Stateful):
         Returns
         -------
         iterations : Variable or None
-            The step count after the step; None if there are no pairs, in which case no step is
-            taken.
+            The step count, shown as ``<step 12 of Adam>``; None if there are no pairs, in which
+            case no step is taken.
 
         Raises
         ------
@@ -363,8 +363,8 @@ class OptimizerBase(Stateful):
         >>> params = {"layers": [{"w": np.ones((2, 2)), "b": np.zeros(2)}]}
         >>> grads = {"layers": [{"w": np.ones((2, 2)), "b": None}]}
         >>> opt = Adam(0.5)
-        >>> int(opt.step(params, grads))
-        1
+        >>> opt.step(params, grads)
+        <step 1 of Adam>
         >>> params["layers"][0]["w"].round(3).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """

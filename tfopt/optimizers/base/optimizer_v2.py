@@ -33,6 +33,7 @@ from tfopt.optimizers.settings import (
 from tfopt.optimizers.state import config as configs
 from tfopt.optimizers.state.hyperparameters import Hyper, LearningRate, limit, rate_config
 from tfopt.optimizers.state.restoration import LoadedState
+from tfopt.optimizers.state.step_count import StepCount
 from tfopt.optimizers.state.transaction import Writes
 from tfopt.optimizers.state.variables import as_variable, refuse_gpu
 from tfopt.optimizers.step.clipping import clipped_gradients
@@ -172,9 +173,8 @@ class Optimizer(OptimizerBase, abstract=True):
         if unknown:
             raise unknown_argument(type(self), next(iter(unknown)), parameters_of(type(self)))
         name = made_unique(type(self).__name__) if name in (None, "") else name
-        count = Variable(np.zeros((), np.int64), name=f"{name}/iterations", trainable=False)
         super().__init__(name)
-        self._store.weights.append(count)
+        self._store.weights.append(StepCount.of(name))
         self.compat = compat
         self.merge = merge
         self.use_locking = use_locking
