@@ -177,10 +177,9 @@ def _arguments(cls: type, lines: list[str]) -> None:
 def _methods(cls: type) -> list[str]:
     """Return the table of an optimizer's methods, with links to where they are described."""
     rows, homes = [], (Optimizer, OptimizerBase, Adam)
-    own = [
-        name for name in dir(cls) if name not in COMMON and inspect.isfunction(getattr(cls, name))
-    ]
-    for name in dict.fromkeys([*(name for name in own if name[0] != "_"), *METHODS]):
+    own = [name for name in dir(cls) if name[0] != "_" and name not in {*COMMON, *METHODS}]
+    own = [name for name in own if inspect.isfunction(getattr(cls, name))]
+    for name in [*own, *METHODS]:
         method = getattr(cls, name, None)
         if method is None:
             continue

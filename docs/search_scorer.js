@@ -1,6 +1,10 @@
 /* The order of search results: a name's own page, guides, other names, and last what few look for. */
 "use strict";
 
+// Pages that few look for: how the library is made and checked, and long lists.
+const SELDOM =
+  /^(contributing|differences|gpu|journey|performance.*|same_bits|scaling|security|trust|twin)$/;
+
 var Scorer = {
   score: (result) => {
     const [page, , , , score, , kind] = result;
@@ -11,7 +15,8 @@ var Scorer = {
       return points + 100;
     }
     if (page === "changelog" || page.includes("tfopt_ref")) return points - 40;
-    return page.includes("/") ? points : points + 40;
+    if (page.includes("/")) return points;
+    return points + (SELDOM.test(page) ? 30 : 40);
   },
   objNameMatch: 11,
   objPartialMatch: 6,
