@@ -215,7 +215,7 @@ def _skipped(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: A
     """Leave out attributes that arguments describe, and methods that every optimizer has."""
     if isinstance(obj, CheckedAttribute):
         return True
-    home = getattr(obj, "__qualname__", "").partition(".")[0]
+    home = getattr(getattr(obj, "fget", obj), "__qualname__", "").partition(".")[0]
     is_common = name in ("get_config", "from_config", "get_slot_names", "capabilities")
     if is_common and home not in ("", "Optimizer", "OptimizerBase"):
         return True

@@ -84,6 +84,7 @@ nitpick_ignore_regex = [
     # Base classes and types in annotations that are not public, so that they have no page.
     (r"py:class", r"(Array|Call|Constraints|Write)"),
     (r"py:class", r"tfopt\.raw_ops\.V"),
+    (r"py:obj", r"tfopt\.autodiff\.[a-z]+\.[PR]"),  # variables of types
     (r"py:class", r"tfopt\.checkpoints\.entries\..*"),
     (r"py:class", r"tfopt\.(core|kernels)\..*"),
     (r"py:class", r"tfopt\.dask\.(ftrl|predictions|sdca)\..*"),
