@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tfopt import linear_model as linear_model
     from tfopt import mpi as mpi
     from tfopt import ray as ray
+    from tfopt import scipy as scipy
     from tfopt.autodiff import (
         Bind,
         GradientTape,
@@ -140,6 +141,7 @@ _MODULES = {
     "optimizers",
     "raw_ops",
     "ray",
+    "scipy",
     "sdca_model",
     "sdca_ops",
     "training_ops",

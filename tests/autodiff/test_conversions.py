@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
+import scipy.special
+import scipy.stats
 
 import tfopt
 from tfopt.autodiff.ops import FUNCTIONS, UFUNCS
@@ -73,6 +76,36 @@ def test_a_gradient_is_not_lost_without_a_word(mode: str, name: str) -> None:
         with tape.stop_recording():
             lose(x)
     lose(y)
+
+
+#: What converts tensors though there is something else that does not, and what that is.
+INSTEAD: dict[str, tuple[Any, Any]] = {
+    "np.r_": (lambda x: np.r_[x, 1.0, x], lambda x: np.hstack([x, 1.0, x])),
+    "np.c_": (lambda x: np.c_[x, x * 2.0], lambda x: np.column_stack([x, x * 2.0])),
+    **{f"tfopt.scipy has.*{f.__name__}": (f, getattr(tfopt.scipy.special, f.__name__))
+       for f in (scipy.special.logsumexp, scipy.special.softmax, scipy.special.log_softmax)},
+    "tfopt.scipy has.*solve_triangular": (
+        lambda x: scipy.linalg.solve_triangular(np.eye(2), x),
+        lambda x: tfopt.scipy.linalg.solve_triangular(np.eye(2), x)),
+    "tfopt.scipy has.*cho_solve": (
+        lambda x: scipy.linalg.cho_solve((np.eye(2), True), x),
+        lambda x: tfopt.scipy.linalg.cho_solve((np.eye(2), True), x)),
+    "tfopt.scipy has.*expm": (
+        lambda x: scipy.linalg.expm(np.outer(x, x)),
+        lambda x: tfopt.scipy.linalg.expm(np.outer(x, x))),
+    "tfopt.scipy has.*norm.logpdf": (scipy.stats.norm.logpdf, tfopt.scipy.stats.norm.logpdf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("named", INSTEAD)
+def test_a_warning_names_what_has_the_gradient(named: str) -> None:
+    x, (lose, keep) = tfopt.constant([0.5, 2.0]), INSTEAD[named]
+    with tfopt.GradientTape() as tape:
+        tape.watch(x)
+        with pytest.warns(tfopt.autodiff.GradientLostWarning, match=named):
+            wanted = lose(x)
+        y = keep(x)
+    assert np.array_equal(y.numpy(), wanted) and tape.gradient(y, x) is not None
 
 
 @pytest.mark.parametrize("name", MEANT)

@@ -14,11 +14,12 @@ __all__ = [
 OPERANDS = {
     "a", "x", "b", "arr", "x1", "x2", "m", "v", "ary", "values", "val", "p", "array", "A", "f",
     "y", "z", "q", "fp", "start", "stop", "fill_value", "element", "test_elements", "prototype",
-    "a_min", "a_max", "min", "max", "weights", "prepend", "append", "to_end", "to_begin",
+    "a_min", "a_max", "min", "max", "weights", "prepend", "append", "to_end", "to_begin", "loc",
+    "scale",
 }  # fmt: skip
 LISTS = {"arrays", "tup", "choicelist", "choices", "keys", "arys", "args", "xi"}
 #: Results are not written into operands: `test_numpy_calls` says what is made of these.
-LEFT_OUT = {"out", "like", "overwrite_input", "copy"}
+LEFT_OUT = {"out", "like", "overwrite_input", "overwrite_b", "copy"}
 #: Methods of other names; NumPy sorts arrays themselves, and they have no `ptp`.
 METHODS: dict[Any, list[str]] = {
     np.ravel: ["ravel", "flatten"], np.conjugate: ["conj", "conjugate"], np.sort: [], np.ptp: [],
@@ -88,5 +89,8 @@ FITTING = {
     "correction": ["1", "2"], "mean": ["0.5", "np.array(0.5)"], "dx": ["0.5", "-2", "[0.5, 2.0]"],
     "returned": ["True"], "include_initial": ["True"], "full_matrices": ["False"],
     "compute_uv": ["False"], "endpoint": ["False"], "retstep": ["True"], "sparse": ["True"],
-    "nan": ["1.5"], "posinf": ["1.5"], "neginf": ["-1.5"], "default": ["1.5"],
+    "trans": ["1", "2", "'N'", "'T'", "'C'"], "lower": ["True", "False"],
+    "unit_diagonal": ["True"], "check_finite": ["False"], "return_sign": ["True"],
+    "loc": ["0.5"], "scale": ["0.5", "2"], "nan": ["1.5"], "posinf": ["1.5"],
+    "neginf": ["-1.5"], "default": ["1.5"],
 }  # fmt: skip

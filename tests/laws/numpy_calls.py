@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import tfopt.autodiff  # noqa: F401
+import tfopt
 from laws.called import TRIED
 from laws.law import Draw, Law
 from laws.numpy_arguments import (
@@ -29,7 +29,7 @@ from tfopt.autodiff.vjps.special import SLOPES
 from tfopt.autodiff.vjps.without_gradients import PLAIN_FUNCTIONS, TYPE_FUNCTIONS, WRITERS
 from tfopt.core.engine import CUT
 
-__all__ = ["FUNCTIONS", "HEAD", "LAW", "REFUSED", "WHOLE", "ordinary"]
+__all__ = ["FUNCTIONS", "HEAD", "LAW", "REFUSED", "SCIPYS", "WHOLE", "ordinary"]
 
 # ---- what is called, from the package's tables
 
@@ -64,9 +64,16 @@ try:
                 if hasattr(scipy.special, name)}  # fmt: skip
 except ImportError:
     _SPECIAL = {}
+#: Functions that SciPy has under other names.
+SCIPYS = {
+    f"tfopt.scipy.{module}.{name}": getattr(getattr(tfopt.scipy, module), name)
+    for module in ("special", "linalg")
+    for name in getattr(tfopt.scipy, module).__all__
+}
+SCIPYS["tfopt.scipy.stats.norm.logpdf"] = tfopt.scipy.stats.norm.logpdf
 #: Every function with a rule, by what is written.
 FUNCTIONS: dict[str, Any] = dict(
-    sorted({**_TABLE, **_REDUCED, **_SCANS, **_SEGMENTS, **_SPECIAL}.items())
+    sorted({**_TABLE, **_REDUCED, **_SCANS, **_SEGMENTS, **_SPECIAL, **SCIPYS}.items())
 )
 _PER_PROGRAM = 8
 _GROUPS = -(-len(FUNCTIONS) // _PER_PROGRAM)
@@ -91,6 +98,8 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "np.linalg.qr": ("with mode", "Singular"),
     "np.quantile": ("with method",), "np.percentile": ("with method",),
     "np.pad": ("with mode",),
+    "tfopt.scipy.linalg.solve_triangular": ("Singular", "singular"),
+    "tfopt.scipy.linalg.cho_solve": ("Singular", "singular"),
 }  # fmt: skip
 
 _SHAPES = ["(3,)", "(2, 3)", "(3, 3)", "(2, 3, 4)", "()", "(0,)", "(3, 0)", "(0, 4)", "(1,)",
@@ -120,6 +129,8 @@ _DEFINITE = (
     "np.matmul(x, np.conj(np.swapaxes(x, -1, -2))) + np.triu(np.full((x.shape[-2],) * 2, 0.3), 1) "
     "+ 3 * np.eye(x.shape[-2])"
 )
+#: A matrix without small numbers on its diagonal, if x is one.
+_REGULAR = "x + 3 * np.eye(x.shape[-1])"
 
 
 class Writer:
@@ -178,6 +189,9 @@ class Writer:
             return listed if p.kind is p.VAR_POSITIONAL else f"[{listed}]"
         if p.name in OPERANDS:
             return self.operand()
+        if p.name == "c_and_lower":
+            root = _REGULAR.replace("x", self.operand())
+            return f"({root}, {self.one_of(['True', 'False'])})"
         return str(self.one_of(REQUIRED[p.name]))
 
     def further(self, p: inspect.Parameter, level: str) -> str:
@@ -232,6 +246,8 @@ class Writer:
             value = self.needed(p)
             if name == "np.linalg.cholesky":
                 value = _DEFINITE.replace("x", value)
+            if name.endswith("solve_triangular") and p.name == "a":
+                value = _REGULAR.replace("x", value)
             if p is changed:
                 value = self.any_of(level)
             given.append(value)
@@ -370,7 +386,7 @@ def ordinary(name: str, how: str, seed: int) -> str:
     return statement(levels, name, int(random.integers(10**9)))
 
 
-HEAD = "import numpy as np\nfrom laws.called import agrees, made"
+HEAD = "import numpy as np\nimport tfopt\nfrom laws.called import agrees, made"
 
 
 def program(draw: Draw) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import special
 
 import tfopt
+from laws.numpy_calls import SCIPYS
 from tfopt.autodiff import ops
 from tfopt.autodiff.operands import as_tensor
 from tfopt.autodiff.vjps.without_gradients import PLAIN_FUNCTIONS, TYPE_FUNCTIONS, WRITERS
@@ -38,6 +39,7 @@ _POSITIONAL = (
     "s, x", "x, w, s", "x, l", "x, 1", "x, 2", "1, x", "x, (1, -1)", "x, i, 0", "x, x.shape",
     "x, x", "[x, w, x]", "x, [m], [w]", "x, [m], [np.negative], s", "'i,i', x, w", "'ij,ij', x, w",
     "'ij->j', x", "w, x, v", "x, v, w", "2, x, w", "x, w, 1",
+    "(x, True), w",
 )  # fmt: skip
 _KEYWORDS = ("w", "m", "i", "s", "v", "l", "0", "(0,)", "True", "'wrap'")
 #: What NumPy rounds to an integer.
@@ -88,7 +90,7 @@ def functions() -> dict[str, Any]:
         for method in ("reduce", "accumulate", "outer"):
             named[f"np.{ufunc.__name__}.{method}"] = getattr(ufunc, method)
     named |= {f"np.{ufunc.__name__}.reduceat": ufunc.reduceat for ufunc in ops.SEGMENTS}
-    named |= {f"x.{name}": None for name in ops.METHODS if not name.startswith("_")}
+    named |= SCIPYS | {f"x.{name}": None for name in ops.METHODS if not name.startswith("_")}
     return dict(sorted(named.items()))
 
 
@@ -108,7 +110,7 @@ def _keywords(name: str, function: Any, args: str) -> Iterator[str]:
 
 def value_of(text: str, x: Any, others: dict[str, Any]) -> Any:
     """Return what a call gives."""
-    scope = {"np": np, "special": special, **others, "x": x}
+    scope = {"np": np, "special": special, "tfopt": tfopt, **others, "x": x}
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return eval(text, scope)

@@ -18,6 +18,7 @@ import tfopt
 from laws.silence import Call, bits, outcome, perturbed
 from tfopt import autodiff, checkpoints, clip_grads, clip_ops, raw_ops, sdca_ops, training_ops
 from tfopt.rules import OPS
+from tfopt.scipy import linalg, special, stats
 from tfopt.sdca_model import SDCAModel
 
 #: Arguments without another answer, and why.
@@ -29,6 +30,8 @@ EXCEPTIONS = {
     "parallel_iterations": "TensorFlow's; documented as accepted alone",
     "num_inner_iterations": "TensorFlow's; documented as of no effect",
     "reduce_retracing": "TensorFlow's; documented as accepted alone",
+    "check_finite": "refuses or does not; tests/autodiff/test_scipy_functions.py",
+    "overwrite_b": "SciPy's; an array may be overwritten, and what is found is the same",
     "experimental_use_pfor": "TensorFlow's; documented as accepted alone",
 }
 
@@ -345,6 +348,7 @@ def like(function: Any, of: Any) -> Any:
 
 
 MATRIX = np.array([[3.0, -4.0, 0.5], [1.0, 0.25, 2.0]])
+TENSOR, SQUARE = tfopt.constant(VECTOR), tfopt.constant([*MATRIX, [0.5, 1.5, -2.0]])
 
 
 def derived(decorator: Any) -> Call:
@@ -449,6 +453,26 @@ CALLS = {
         lambda: {"f": lambda x: np.sin(x), "x": [VECTOR]},
         {"f": lambda x: np.cos(x), "delta": 0.25},
     ),
+    "logsumexp": Call(
+        special.logsumexp,
+        lambda: {"a": SQUARE},
+        {"a": 2 * SQUARE, "axis": 0, "b": [-3.0, -1.0, -1.0], "keepdims": True,
+         "return_sign": True},
+    ),
+    "softmax": Call(special.softmax, lambda: {"x": SQUARE}, {"x": 2 * SQUARE, "axis": 0}),
+    "log_softmax": Call(special.log_softmax, lambda: {"x": SQUARE}, {"x": 2 * SQUARE, "axis": 0}),
+    "solve_triangular": Call(
+        linalg.solve_triangular,
+        lambda: {"a": SQUARE, "b": TENSOR},
+        {"a": 2 * SQUARE, "b": 2 * TENSOR, "trans": "T"},
+    ),
+    "cho_solve": Call(
+        linalg.cho_solve,
+        lambda: {"c_and_lower": (SQUARE, True), "b": TENSOR},
+        {"c_and_lower": (SQUARE, False), "b": 2 * TENSOR},
+    ),
+    "expm": Call(linalg.expm, lambda: {"A": SQUARE}, {"A": 2 * SQUARE}),
+    "norm.logpdf": Call(stats.norm.logpdf, lambda: {"x": TENSOR}, {"x": 2 * TENSOR}),
     "max_error": Call(autodiff.max_error, lambda: {"grad1": [VECTOR], "grad2": [VECTOR * 3]}),
     "constant": Call(
         tfopt.constant, lambda: {"value": 2.0}, {"dtype": np.float32, "shape": [2]}
@@ -539,7 +563,7 @@ BY_NAME = {"Bind", "Function", "NoGradient", "NotDifferentiable", "RegisterGradi
 def test_every_public_function_is_tried() -> None:
     named = {
         name
-        for module in (autodiff, clip_ops, clip_grads, raw_ops, sdca_ops, tfopt)
+        for module in (autodiff, clip_ops, clip_grads, linalg, raw_ops, sdca_ops, special, tfopt)
         for name in module.__all__
         if callable(getattr(module, name))
         and (inspect.isfunction(getattr(module, name)) or "__init__" in vars(getattr(module, name)))

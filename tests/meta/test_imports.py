@@ -40,6 +40,7 @@ FLOORS = (
     "clip_ops",
     "checkpoints clip_grads io linalg means sdca_ops",
     "autodiff sdca_model",
+    "scipy",
     "updates",
     "raw_ops training_ops",
     "optimizers.arguments",

@@ -80,7 +80,7 @@ def test_help_is_a_tour() -> None:
 
 def test_documented_modules_are_attributes() -> None:
     # the last ones load others
-    names = ["checkpoints", "cuda", "interop", "io", "linear_model", "dask", "mpi", "ray"]
+    names = ["checkpoints", "cuda", "interop", "io", "linear_model", "dask", "mpi", "ray", "scipy"]
     code = f"""
 import tfopt
 for name in {names}:

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from tfopt.core import engine
-from tfopt.core.callers import is_meant, users_frame
+from tfopt.core.callers import called_module, is_meant, users_frame
 from tfopt.errors import GradientLostWarning, InvalidArgumentError, InvalidTypeError
 
 __all__ = ["is_recorded", "lost", "set_conversion"]
@@ -78,7 +78,26 @@ _INSTEAD = (
 )
 
 
-def lost(what: str, method: bool = False, instead: str = _INSTEAD) -> None:
+#: The same where a module does that, by its name.
+_INSTEAD_OF = {
+    "numpy.lib._index_tricks_impl.": (
+        "Of tensors, np.hstack does what np.r_ does, and np.column_stack what np.c_ does"
+    ),
+    "scipy.": (
+        "tfopt.scipy has gradients of these: special.logsumexp, softmax and log_softmax, "
+        "linalg.solve_triangular, cho_solve and expm, and stats.norm.logpdf. If it is meant, say "
+        "so: x.numpy()"
+    ),
+}
+
+
+def _instead() -> str:
+    """Return what to do instead of what the user's line has called."""
+    module = called_module()
+    return next((s for name, s in _INSTEAD_OF.items() if module.startswith(name)), _INSTEAD)
+
+
+def lost(what: str, method: bool = False, instead: str = "") -> None:
     """Report that a tensor was converted to `what`, by a method in Python or in C.
 
     Raises
@@ -90,7 +109,7 @@ def lost(what: str, method: bool = False, instead: str = _INSTEAD) -> None:
         return
     message = (
         f"a tensor that a tape records becomes {what}, and what is computed from that has no "
-        f"gradient. {instead}"
+        f"gradient. {instead or _instead()}"
     )
     if _mode[0] == "error":
         raise InvalidTypeError(message)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
-__all__ = ["is_meant", "of_sparse_product", "stacklevel", "users_frame", "users_line"]
+__all__ = [
+    "called_module",
+    "is_meant",
+    "of_sparse_product",
+    "stacklevel",
+    "users_frame",
+    "users_line",
+]
 
 #: This package, and the libraries through which users may call it.
 _NOT_THE_USERS = ("tfopt.", "numpy.", "scipy.")
@@ -32,6 +39,14 @@ def _module_of(frame: FrameType) -> str:
 def users_frame() -> FrameType:
     """Return the innermost frame outside this package, NumPy and SciPy."""
     return _innermost(_NOT_THE_USERS, 1)[0]
+
+
+def called_module() -> str:
+    """Return the name of the module, with a dot behind it, that the user's frame has called."""
+    frame = called = sys._getframe(1)
+    while frame.f_back is not None and _module_of(frame).startswith(_NOT_THE_USERS):
+        called, frame = frame, frame.f_back
+    return _module_of(called)
 
 
 def users_line() -> tuple[str, int]:
