@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import linecache
-import re
 import threading
 import traceback
 import tracemalloc
@@ -16,39 +14,44 @@ import numpy as np
 import pytest
 
 import tfopt
-from tfopt.autodiff.function import Function
 from tfopt.autodiff.ops import UFUNCS
 from tfopt.core import engine
 from tfopt.core.engine import Op, apply
 
 
-def source(f: Function) -> str:
-    """Return the program that calls without a tape run."""
-    return f.source()
-
-
-def lines(f: Function) -> list[str]:
-    return [line.strip() for line in source(f).splitlines()[2:] if line.strip()]
+def peak_of(call: Any) -> int:
+    """Return the most bytes that a call has allocated at one time."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_constants_are_computed_once_and_dead_code_is_left_out() -> None:
-    captured = tfopt.constant(np.ones(3))
+    captured, computed = tfopt.constant(np.ones(3)), []
+    dead, once, used = (
+        Op(name, lambda x, name=name: computed.append(name) or x + 1) for name in "dou"
+    )
 
     @tfopt.function
     def f(x: Any) -> Any:
-        np.sin(x)
-        return x + np.exp(captured) * 2.0
+        apply(dead, (x,))
+        return apply(used, (x,)) * apply(once, (captured,))
 
-    assert f(np.zeros(3)).tolist() == [2 * np.e] * 3
-    assert len(lines(f)) == 2  # one addition, one return
+    f(np.zeros(3))
+    assert {*computed} == {*"dou"}
+    computed.clear()
+    assert f(np.zeros(3)).tolist() == [2, 2, 2]
+    assert computed == ["u"]
 
 
 def test_a_large_array_is_written_over_after_its_last_use() -> None:
     f = tfopt.function(lambda x: np.exp(-x * 2.0) + 1.0)
-    x = np.linspace(0, 1, 10_000)
+    x = np.linspace(0, 1, 100_000)
     np.testing.assert_array_equal(f(x).numpy(), np.exp(-x * 2.0) + 1.0)
-    names = set(re.findall(r"^(t\d+) =", "\n".join(lines(f)), re.MULTILINE))
-    assert len(names) == 1
+    assert peak_of(lambda: f(x)) < 1.5 * x.nbytes
 
 
 @pytest.mark.parametrize(
@@ -82,11 +85,7 @@ def test_large_arrays_are_dropped() -> None:
 
     f, x = tfopt.function(chain), np.arange(100_000.0)
     f(x)
-    tracemalloc.start()
-    f(x)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 5 * x.nbytes
+    assert peak_of(lambda: f(x)) < 5 * x.nbytes
 
 
 def test_ones_are_not_multiplied_by_nor_broadcast() -> None:
@@ -97,9 +96,9 @@ def test_ones_are_not_multiplied_by_nor_broadcast() -> None:
             y = np.sum(x * x, axis=1) * 3.0
         return tape.gradient(y, x)
 
-    x = np.arange(6.0).reshape(2, 3)
+    x = np.arange(60_000.0).reshape(200, 300)
     np.testing.assert_array_equal(f(x).numpy(), 6 * x)
-    assert "broadcast" not in source(f) and len(lines(f)) <= 4
+    assert peak_of(lambda: f(x)) < 2.5 * x.nbytes  # those of both factors
 
 
 def test_reads_before_an_assignment_keep_their_value() -> None:
@@ -182,19 +181,25 @@ def test_an_update_rule_in_a_function_is_carried_out_at_each_call() -> None:
 
 
 def test_recomputation_is_part_of_the_way_back() -> None:
+    """What is kept until then are the arguments of the two calls, not the values inside."""
     layer = tfopt.recompute_grad(lambda x: np.tanh(np.sin(np.exp(x))))
     f = tfopt.function(lambda x: layer(layer(x)))
-    x = tfopt.constant(np.linspace(0, 1, 5))
-    with tfopt.GradientTape() as tape:
-        tape.watch(x)
-        y = f(x)
-    (program,) = f._traces.programs.values()
-    assert len(program._gradients.saved) == 2  # the arguments of the two calls
     plain = tfopt.function(lambda x: np.tanh(np.sin(np.exp(np.tanh(np.sin(np.exp(x)))))))
-    with tfopt.GradientTape() as other:
-        other.watch(x)
-        z = plain(x)
-    np.testing.assert_allclose(tape.gradient(y, x).numpy(), other.gradient(z, x).numpy())
+    x = tfopt.constant(np.linspace(0, 1, 100_000))
+    kept, slopes = [], []
+    for function in (f, plain):
+        for _ in range(2):  # the first call traces
+            gc.collect()
+            tracemalloc.start()
+            with tfopt.GradientTape() as tape:
+                tape.watch(x)
+                y = np.sum(function(x))
+            bytes_kept = tracemalloc.get_traced_memory()[0]
+            tracemalloc.stop()
+        kept.append(bytes_kept / x.numpy().nbytes)
+        slopes.append(tape.gradient(y, x).numpy())
+    assert kept[0] < 2.5 and kept[1] > 6
+    np.testing.assert_allclose(*slopes)
 
 
 def test_a_symbolic_tensor_has_no_value() -> None:
@@ -312,7 +317,7 @@ def test_sources_live_as_long_as_their_functions() -> None:
     assert program not in linecache.cache
 
 
-def test_looking_a_method_up_builds_nothing_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_that_is_looked_up_is_the_instances() -> None:
     class Scaled:
         def __init__(self, factor: float) -> None:
             self.factor = factor
@@ -323,11 +328,11 @@ def test_looking_a_method_up_builds_nothing_anew(monkeypatch: pytest.MonkeyPatch
             return x * self.factor
 
     first, second = Scaled(2.0), Scaled(3.0)
-    assert float(first.times(1.0)) == 2
-    monkeypatch.setattr(inspect, "signature", None)
-    assert float(second.times(5.0)) == 15 and first.times.trace_count == 1
     bound = first.times
-    assert bound._traces is first.times._traces and bound._traces is not second.times._traces
+    assert float(bound(np.ones(()))) == 2
+    assert second.times.trace_count == 0
+    assert float(second.times(np.full((), 5.0))) == 15 and float(first.times(np.ones(()))) == 2
+    assert bound.trace_count == first.times.trace_count == second.times.trace_count == 1
     assert (bound.__name__, bound.__doc__, bound.__wrapped__.__self__) == (
         "times", "Multiply.", first
     )  # fmt: skip
@@ -351,8 +356,7 @@ def test_instances_are_not_kept_for_ever(slots: tuple[str, ...]) -> None:
         assert number.times.trace_count == 1
         del number
     alive = sum(isinstance(each, Number) for each in gc.get_objects())
-    kept = len(Number.times._of_instances.entries)
-    assert alive == kept == (0 if slots else 100)
+    assert alive == (0 if slots else 100)
 
 
 def test_arguments_that_are_left_out_are_their_defaults() -> None:

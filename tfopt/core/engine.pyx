@@ -90,18 +90,9 @@ RULED = set()
 #: Weak references to the variables that were given a name, by their serial numbers.
 NAMED = {}
 
-#: Arrays of at most this many bytes are kept whole: that is faster than making ghosts.
-cdef Py_ssize_t _small = 16384
 cdef enum:
+    SMALL = 16384   # arrays of at most as many bytes are kept whole: ghosts would take longer
     OUTPUT = 62     # the bit of a node's output in what its gradients read
-
-
-def set_small(Py_ssize_t nbytes):
-    """Set how large arrays are kept whole, and return the previous limit. Tests keep none."""
-    global _small
-    before = _small
-    _small = nbytes
-    return before
 
 
 # ---- this thread's state

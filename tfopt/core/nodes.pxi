@@ -30,7 +30,7 @@ cdef object _ghost(object value):
     if not cnp.PyArray_Check(found):
         return value
     array = found
-    if cnp.PyArray_NBYTES(array) <= _small or not _has_numbers(array):
+    if cnp.PyArray_NBYTES(array) <= SMALL or not _has_numbers(array):
         return value
     ghost = _dummy(array)
     if type(value) is not Tensor:
