@@ -1,6 +1,7 @@
 """Make each allocation of a step fail in turn: run as a program by test_whole_steps.
 
-It prints what each optimizer of the given names did: how many steps failed. A step that fails half way ends it.
+It is given names of optimizers, and prints of each how many steps failed. A step that fails half
+way ends it.
 """
 
 from __future__ import annotations
