@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tfopt.kernels.update.repetition import Repeats
-from tfopt.optimizers.step.gradients import apart_from, as_taken
+import pytest
 
 
-class Fresh(Repeats):
-    """Repeats nothing."""
-
-    def keep(self, bound: Any) -> bool:
-        return False
-
-
-def bind_anew(optimizer: Any) -> None:
-    """Let an optimizer, and those inside, bind each step anew."""
-    for each in optimizer._tree():
-        vars(each).update(_repeated=Fresh(as_taken, apart_from))
-        vars(each).update(_prepared=Fresh(as_taken, apart_from))
+def sides(make: Callable[[], Any]) -> list[Any]:
+    """Return an optimizer, and one that binds every step anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TFOPT_REPEAT", "0")
+        fresh = make()
+    return [make(), fresh]
