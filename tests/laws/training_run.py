@@ -342,6 +342,11 @@ class TrainingRun:
         if isinstance(inside, RuleOptimizer) and real:  # others have no report
             inside.observe = not inside.observe
 
+    def lock(self) -> None:
+        """Hold the variables' locks from now on, or no longer, which changes no result."""
+        inside = innermost(self.optimizer)
+        inside.use_locking = not inside.use_locking
+
     def change_threads(self) -> None:
         """Use another number of threads."""
         tfopt.threads.set_num_threads(int(self.random.integers(1, 4)))
@@ -375,5 +380,5 @@ def innermost(optimizer: Any) -> Any:
 #: What may happen between two steps: methods of `TrainingRun`.
 EVENTS = (
     "step", "replace", "load", "pickle", "deepcopy", "refuse", "change_rate", "observe",
-    "change_threads", "look", "flush", "write",
+    "lock", "change_threads", "look", "flush", "write",
 )  # fmt: skip
