@@ -118,7 +118,7 @@ def _weights(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
 
 def _convert(random: np.random.Generator, folder: Path) -> Callable[[], Target]:
     """Slots that get stored in other ways."""
-    cls, kinds = one(random, (optimizers.Adam, optimizers.Lion)), (None, *slot_storage._KINDS)
+    cls, kinds = one(random, (optimizers.Adam, optimizers.Lion)), (None, *slot_storage.KINDS)
     first, second = (kinds[k] for k in random.choice(len(kinds), 2, replace=False))
     values = random.standard_normal((7, 90, 60)).astype(np.float32)
 

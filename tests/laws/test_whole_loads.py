@@ -27,7 +27,7 @@ from tfopt.optimizers.step.deferred_rows import DeferredRows
 from tfopt.optimizers.step.deferred_tables import DeferredUpdates
 from tfopt.optimizers.wrappers.accumulation import Waiting
 
-STORAGES = (None, *slot_storage._KINDS)
+STORAGES = (None, *slot_storage.KINDS)
 PACKAGE = str(Path(tfopt.__file__).parent)
 #: Objects that hold state besides optimizers.
 HOLDERS = (Optimizer, SlotStore, ByVariable, Waiting, DeferredUpdates, DeferredRows)

@@ -27,6 +27,7 @@ from tfopt.variable import Variable
 __all__ = [
     "FEWEST",
     "IN_BLOCKS",
+    "KINDS",
     "check_blocks",
     "check_storage",
     "converted",
@@ -40,16 +41,16 @@ _CODES: dict[str, dict[str, np.dtype[Any]]] = {}
 for _format in FORMATS:
     _CODES.setdefault(_format.storage, {})[_format.codes] = _format.dtype
 IN_BLOCKS = tuple(_CODES)
-_KINDS = get_args(StorageKind)
+KINDS = get_args(StorageKind)
 
 
 def check_storage(name: str, storage: Any) -> Storage:
     """Return a storage after checking that it is one, or maps slots to some."""
     kinds = storage.values() if isinstance(storage, Mapping) else [storage]
     for kind in kinds:
-        if not (kind is None or (isinstance(kind, str) and kind in _KINDS)):
+        if not (kind is None or (isinstance(kind, str) and kind in KINDS)):
             raise InvalidArgumentError(
-                f"{name} must be one of {', '.join(_KINDS)}, or map slots to these, not {kind!r}"
+                f"{name} must be one of {', '.join(KINDS)}, or map slots to these, not {kind!r}"
             )
     return dict(storage) if isinstance(storage, Mapping) else storage
 
