@@ -3,7 +3,8 @@
 ``tfopt.optimizers.Adam(0.1).step(params, grads)`` updates arrays in place. Where things are:
 
 - `optimizers`: optimizers, schedules, wrappers; `checkpoints`: files from which training resumes
-- `GradientTape`, `Variable`, `custom_gradient`, `function`, `autodiff`: gradients of NumPy code
+- `GradientTape`, `Variable`, `custom_gradient`, `function`, `autodiff`: gradients of NumPy code,
+  with `scipy` for functions of SciPy that have none by themselves
 - `clip_ops`, `clip_grads`, `linalg`: clipping, norms; `IndexedSlices`: gradients of a few rows
 - `linear_model`: classifiers and regressors for scikit-learn; `io`: LIBSVM files
 - `dask`, `ray`, `mpi`: clusters; `cuda`, `threads`: where and on how many cores kernels run
