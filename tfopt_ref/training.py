@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tfopt_ref.arithmetic import computed, dtype_named, operand
+from tfopt_ref.clip_ops import global_norm
 from tfopt_ref.optimizer_step import (
     Asked,
     Constraints,
@@ -56,6 +57,21 @@ def train_step(
     asked = Asked(grad_scale, use_norm, constraints=constraints or {})
     new, after, _ = _stepped(optimizer, variables, state, grads, asked)
     return new, after
+
+
+def arrived_step(
+    optimizer: Optimizer, variables: Variables, state: State, arrived: Mapping[str, Gradient],
+    **asked: Any,
+) -> tuple[dict[str, np.ndarray], dict[str, Any], np.float64, list[str]]:  # fmt: skip
+    """Return what `train_step` does after gradients have arrived, in whatever order.
+
+    Also return their norm, and the names of those that are not finite. The order of the step, and
+    of the sum of squares, is that of the variables.
+    """
+    pairs = [(name, arrived[name]) for name in variables if name in arrived]
+    norm = global_norm([values_of(grad) for _, grad in pairs], np.float64)
+    new, after = train_step(optimizer, variables, state, pairs, **asked)
+    return new, after, norm, [name for name, grad in pairs if not all_finite([(name, grad)])]
 
 
 def first_state(optimizer: Optimizer) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from common.optimizer_arguments import RULES, USUAL, arguments_of, other_value
 from common.wrapper_cases import WRAPPERS
 from tfopt.optimizers import schedules
 from tfopt_ref.algorithms import ALGORITHMS, step_of
-from tfopt_ref.training import first_state, train_step
+from tfopt_ref.training import arrived_step, first_state, train_step
 from tfopt_ref.update import Rows
 
 __all__ = [
@@ -84,6 +84,7 @@ class Plan:
     tried: set[str] = field(default_factory=set)
     constraints: dict[str, str] = field(default_factory=dict)
     asked: list[dict[str, float]] = field(default_factory=list)  # of each step, if of any
+    arrives: list[bool] = field(default_factory=list)  # whether the gradients of a step do
 
 
 def drawn_plan(which: str, stack: str, seed: int) -> Plan:
@@ -140,6 +141,9 @@ def drawn_plan(which: str, stack: str, seed: int) -> Plan:
         flush=bool(random.random() < 0.7), tried=tried, constraints=constraints,
     )  # fmt: skip
     plan.asked = [_asked(more, optimizer, tried) for _ in steps] if more.random() < 0.5 else []
+    if more.random() < 0.5:
+        plan.arrives = [_can_arrive(pairs) and bool(more.random() < 0.7) for pairs in steps]
+        tried.update(["arriving"] if any(plan.arrives) else [])
     plan.tried |= {f"{plan.threads} threads", "flushed" if plan.flush else "gradual underflow"}
     return plan
 
@@ -165,7 +169,11 @@ class Run:
     def step(self, pairs: list[tuple[str, Any]]) -> None:
         """Take one step on both sides."""
         asked = self.plan.asked[self.taken] if self.plan.asked else {}
+        arrives = bool(self.plan.arrives) and self.plan.arrives[self.taken]
         self.taken += 1
+        if arrives:
+            self._step_of_arriving(pairs, asked)
+            return
         given = [
             (tfopt.IndexedSlices(*grad) if isinstance(grad, Rows) else grad, self.variables[name])
             for name, grad in pairs
@@ -176,6 +184,22 @@ class Run:
             self.plan.config, self.expected, self.state, present, self.constraints, **asked
         )
         self.expected = {k: np.asarray(w) for k, w in new.items()}
+
+    def _step_of_arriving(self, pairs: list[tuple[str, Any]], asked: dict[str, float]) -> None:
+        """Take one step whose gradients arrive, in another order, and compare its report."""
+        arrived = {name: grad for name, grad in reversed(pairs) if grad is not None}
+        arriving = self.optimizer.arriving(self.variables)
+        for name, grad in arrived.items():
+            arriving.add(name, tfopt.IndexedSlices(*grad) if isinstance(grad, Rows) else grad)
+        report = arriving.take(**asked, missing="skip")
+        new, self.state, norm, nonfinite = arrived_step(
+            self.plan.config, self.expected, self.state, arrived,
+            constraints=self.constraints, **asked,
+        )  # fmt: skip
+        self.expected = {k: np.asarray(w) for k, w in new.items()}
+        assert report.nonfinite == tuple(nonfinite)
+        if all(w.dtype.kind == "f" or w.dtype == DTYPES[1] for w in self.expected.values()):
+            np.testing.assert_array_equal(report.norm, norm)
 
     def compared(self) -> list[tuple[str, Any, Any]]:
         """Return name, our value and the specification's for everything that a step changes."""
@@ -209,6 +233,12 @@ class Run:
             elif name != "optimizer":
                 found.append((name, getattr(opt, name).numpy(), np.asarray(part)))
         return [*found, *self._states(opt.optimizer, state["optimizer"])]
+
+
+def _can_arrive(pairs: list[tuple[str, Any]]) -> bool:
+    """Return whether no variable has two gradients in a step."""
+    names = [name for name, _ in pairs]
+    return len(set(names)) == len(names)
 
 
 def _asked(random: Any, optimizer: Any, tried: set[str]) -> dict[str, float]:

@@ -134,6 +134,7 @@ def test_the_runs_leave_nothing_out() -> None:
     every |= {f"sparse {mode}" for mode in ("tensorflow", "lazy", "catch_up")}
     every |= {f"storage {kind}" for kind in ("float32", "float16", "bfloat16", "8bit", "4bit")}
     every |= {"stochastic_rounding", "cautious_weight_decay True", "grad_scale", "use_norm"}
+    every |= {"arriving"}
     every |= {"left out", "merge before", "compat tensorflow", "flushed", "gradual underflow"}
     every |= {f"{threads} threads" for threads in (1, 2, 3)}
     assert not {name: tried[name] for name in every if tried[name] < 10}

@@ -25,6 +25,7 @@ from tfopt.optimizers.algorithms.schedule_free import ScheduleFreeAdamW, Schedul
 from tfopt.optimizers.algorithms.sgd import SGD
 from tfopt.optimizers.algorithms.signum import Signum
 from tfopt.optimizers.algorithms.yogi import Yogi
+from tfopt.optimizers.base.arriving_step import ArrivedStep, ArrivingStep
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
 from tfopt.optimizers.base.optimizer_v2 import Optimizer
 from tfopt.optimizers.state.config import deserialize, get, serialize
@@ -48,6 +49,8 @@ __all__ = [
     "AdamMini",
     "AdamW",
     "Adamax",
+    "ArrivedStep",
+    "ArrivingStep",
     "Capabilities",
     "Ftrl",
     "GradientAccumulation",

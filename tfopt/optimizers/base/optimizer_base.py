@@ -14,6 +14,7 @@ from tfopt.core.locks import locked
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels.update.commit import Attributes, Undo
 from tfopt.kernels.update.repetition import Apart, Bound, Unchanged
+from tfopt.optimizers.base.arriving_step import ArrivingStep
 from tfopt.optimizers.base.minimize import pairs_of_loss
 from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.config import OPTIMIZERS
@@ -289,6 +290,8 @@ class OptimizerBase(Stateful):
             step: PreparedStep = bound.step.prepare(grads, scale, known)
             if moved is not None:
                 step.writes.append(Attributes(self._places, {"undo": None}))
+            if known is not None:
+                step.writes += known.writes
             step.carry_out(taken)
         except BaseException:
             if not taken.done:  # an error raised after the writes does not undo the step
@@ -399,6 +402,41 @@ class OptimizerBase(Stateful):
                 each._move_state(moved)
             places.at, places.undo = at, undo
             return self._apply(pairs, True, scale, known)
+
+    def arriving(self, params: Any) -> ArrivingStep:
+        """Return a step whose gradients arrive one by one, in any order, as from hooks.
+
+        Parameters
+        ----------
+        params : array, Variable, or (nested) dict, list or tuple of them
+            As in `step`; in host memory.
+
+        Returns
+        -------
+        ArrivingStep
+            It takes one step after another.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If two entries have the same name.
+        InvalidTypeError
+            If an entry is on a GPU, or is not a variable.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tfopt.optimizers import SGD
+        >>> params = {"w": np.zeros(2), "b": np.zeros(1)}
+        >>> step = SGD(1.0, global_clipnorm=1.0).arriving(params)
+        >>> step.add("b", np.array([0.0]))
+        >>> step.add("w", np.array([3.0, 4.0]))
+        >>> step.take()
+        ArrivedStep(norm=5.0, clipped=True, nonfinite=(), counted=True)
+        >>> params["w"]
+        array([-0.6, -0.8])
+        """
+        return ArrivingStep(self, params)
 
     @writes()
     def catch_up(self, var: Any, rows: Any) -> None:

@@ -17,7 +17,7 @@ from tfopt.optimizers.state.by_variable import ByVariable
 from tfopt.optimizers.state.variables import as_variable, memory_of, sharing
 from tfopt.variable import Variable
 
-__all__ = ["Places", "leaves"]
+__all__ = ["Places", "leaves", "named_variable"]
 
 _NONE: ByVariable[Variable] = ByVariable()
 _KINDS = (np.ndarray, IndexedSlices, Tensor)  # of gradients that need no conversion
@@ -110,7 +110,7 @@ class Places:
 
     def write_to_place(self, params: Any) -> Attributes:
         """Return the write after which the variables of a structure are those at its positions."""
-        at = {name: _named_variable(name, value) for name, value in leaves(params)}
+        at = {name: named_variable(name, value) for name, value in leaves(params)}
         return Attributes(self, {"at": at})
 
     def _moved(self, variables: dict[str, Variable]) -> ByVariable[Variable]:
@@ -135,7 +135,7 @@ class Places:
         last = self.at.get(name)
         if last is not None and last.value() is value:
             return last
-        variable = _named_variable(name, value)
+        variable = named_variable(name, value)
         if last is not None and (last.shape, last.dtype) != (variable.shape, variable.dtype):
             raise InvalidArgumentError(
                 f"{name or 'the variable'} was {last.dtype} of shape {list(last.shape)} at the "
@@ -144,7 +144,7 @@ class Places:
         return variable
 
 
-def _named_variable(name: str, value: Any) -> Variable:
+def named_variable(name: str, value: Any) -> Variable:
     """Return a variable unchanged, and an array wrapped in one with the name of its position."""
     if isinstance(value, Variable):
         return value

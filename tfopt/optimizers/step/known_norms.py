@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfopt.clip_ops.validation import as_limit
 from tfopt.core.engine import Tensor, raw
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.reduce.norms import all_finite, span_sums
+from tfopt.kernels.update.commit import Write
 
 __all__ = [
     "KnownNorms",
@@ -30,7 +32,7 @@ class Measured(NamedTuple):
     """An array and the sums of squares of its spans."""
 
     array: np.ndarray
-    sums: np.ndarray
+    sums: NDArray[np.float64]
     finite: bool
 
 
@@ -44,12 +46,15 @@ class KnownNorms(NamedTuple):
         they are scaled.
     arrays : mapping of int to Measured
         By the `id` of an array, so that nothing is known of the array that a wrapper makes of it.
+    writes : tuple of Write
+        What is carried out together with the step.
     """
 
     norm: float | None = None
     arrays: Mapping[int, Measured] = _NOTHING
+    writes: tuple[Write, ...] = ()
 
-    def sums(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray | None]:
+    def sums(self, arrays: Sequence[np.ndarray]) -> list[NDArray[np.float64] | None]:
         """Return the sums of squares of arrays, None for those that are not known."""
         return [None if (m := self.arrays.get(id(each))) is None else m.sums for each in arrays]
 
@@ -62,11 +67,16 @@ class KnownNorms(NamedTuple):
 
     def times(self, scale: float) -> KnownNorms:
         """Return what is known of the gradients' copies, multiplied by a number."""
-        return KnownNorms(None if self.norm is None else self.norm * scale)
+        return KnownNorms(None if self.norm is None else self.norm * scale, writes=self.writes)
 
 
 def measured(array: np.ndarray) -> Measured:
-    """Return an array of real floats with the sums of its squares, in one pass over it."""
+    """Return an array with the sums of its squares, in one pass over it.
+
+    A complex one becomes an array of real and imaginary parts.
+    """
+    if array.dtype.kind == "c":
+        array = np.ascontiguousarray(array).ravel().view(array.real.dtype)
     sums = span_sums(array)
     finite = bool(np.isfinite(sums).all())
     if not finite and array.dtype == np.float64:
