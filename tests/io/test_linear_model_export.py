@@ -123,9 +123,6 @@ def test_all_entries_are_needed(name: str) -> None:
 def test_what_json_has_not() -> None:
     with pytest.raises(NotFittedError):
         to_json(SDCAClassifier())
-    hashed = FTRLClassifier(n_hashes=4).partial_fit([{"a": 1}, {"b": 1}], [0, 1], classes=[0, 1])
-    with pytest.raises(InvalidArgumentError, match="hashed features"):
-        to_json(hashed)
     model = SDCAClassifier().fit(X, CODES > 0)
     model.classes_ = np.array([None, 1], object)
     with pytest.raises(InvalidArgumentError, match="all of one type"):

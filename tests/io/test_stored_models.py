@@ -215,14 +215,6 @@ def test_parameters(tmp_path: Path, kind: type, loss: str) -> None:
                     assert {k: own[k] for k in shared} == {k: kept[k] for k in shared}
 
 
-def test_a_model_of_hashed_features_is_refused_for_its_reason(tmp_path: Path) -> None:
-    for kind in (linear_model.FTRLClassifier, linear_model.FTRLRegressor):
-        model = kind(n_hashes=64, max_iter=1).fit([{"a": "b"}, {"a": "c"}], [0, 1])
-        with pytest.raises(InvalidArgumentError, match=r"n_hashes=64.*cannot be stored.*pickle"):
-            save_model(str(tmp_path / "m.npz"), model)
-        assert not (tmp_path / "m.npz").exists()
-
-
 @pytest.mark.parametrize("is_sparse", [False, True])
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_coefficients_that_are_set_by_hand_predict(kind: type, is_sparse: bool) -> None:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import BinaryIO, Protocol
 
 from tfopt.checkpoints.entries import Entry
+from tfopt.core.documents import MOST_THINGS
 from tfopt.errors import CheckpointError
 
 __all__ = ["MOST_TEXT", "MOST_THINGS", "Framing", "Reader", "exactly", "has_too_many"]
 
 MOST_TEXT = 100_000_000  # bytes; the limit of safetensors
-#: The limit for lists, dictionaries and their members, which take more memory than bytes in the
-#: file; one more is allowed for every 32 bytes of the file.
-MOST_THINGS = 1_000_000
 
 
 class Framing(Protocol):

@@ -14,11 +14,18 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from tfopt import threads
 from tfopt.cli import sdca
 from tfopt.cli.data import Data, class_weights, find_classes, labels_of
-from tfopt.cli.files import CommandError, check_writable, echo, print_json, show_label
+from tfopt.cli.files import (
+    CommandError,
+    check_writable,
+    echo,
+    note_bad_lines,
+    print_json,
+    show_label,
+)
 from tfopt.cli.models import write_model
 from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.readers import read_data, rows_of
-from tfopt.cli.report import Progress, note_bad_lines, note_left_out, warn_unconverged
+from tfopt.cli.report import Progress, note_left_out, warn_unconverged
 from tfopt.cli.rows import Place, examples_of
 from tfopt.core.versions import versions
 from tfopt.linear_model import LinearClassifierCV, LinearRegressorCV

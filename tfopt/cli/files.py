@@ -45,6 +45,12 @@ def note(text: str) -> None:
         print(printable(text), file=sys.stderr, flush=True)
 
 
+def note_bad_lines(name: str, count: int, quiet: bool) -> None:
+    """Say how many lines of a file were left out."""
+    if count and not quiet:
+        note(f"{name}: {count} malformed {'line' if count == 1 else 'lines'} left out")
+
+
 def show_label(label: Any) -> str:
     """Return the label of a class: text, or a number without a needless point."""
     if isinstance(label, str):

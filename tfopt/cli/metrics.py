@@ -9,8 +9,8 @@ from scipy import sparse
 from scipy.special import softmax
 
 from tfopt.cli.data import Data, targets
+from tfopt.core.links import probabilities
 from tfopt.linear_model.evaluation import Evaluation
-from tfopt.linear_model.predictions import probabilities
 from tfopt.linear_model.stored_model import StoredModel
 
 

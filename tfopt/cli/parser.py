@@ -70,7 +70,7 @@ COMMANDS = {
 Fit a linear model. {_FILES}""",
     ),
     "predict": Command(
-        "tfopt.cli.models:predict",
+        "tfopt.cli.predict:run",
         "apply a model to data",
         f"""\
 Print a number for each row: a probability (logistic), a margin (hinge) or a value; of more than two

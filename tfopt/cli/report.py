@@ -205,12 +205,6 @@ def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]
     return facts | {"certificate": certificate, "gap_per_iteration": result.gaps}
 
 
-def note_bad_lines(name: str, count: int, quiet: bool) -> None:
-    """Say how many lines of a file were left out."""
-    if count and not quiet:
-        note(f"{name}: {count} malformed {'line' if count == 1 else 'lines'} left out")
-
-
 def note_left_out(name: str, columns: Columns | None, quiet: bool) -> None:
     """Say which columns of a table were not used as features."""
     encoding = None if columns is None else columns.encoding

@@ -8,14 +8,20 @@ import dataclasses
 import importlib
 from pathlib import Path
 
-from tfopt.cli.files import CommandError, check_outside, check_writable, is_folder, print_json
+from tfopt.cli.files import (
+    CommandError,
+    check_outside,
+    check_writable,
+    is_folder,
+    note_bad_lines,
+    print_json,
+)
 from tfopt.cli.models import write_model
 from tfopt.cli.options import FILES, STREAMS
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_rows
 from tfopt.cli.report import (
     Result,
-    note_bad_lines,
     note_left_out,
     print_text,
     save_plot,

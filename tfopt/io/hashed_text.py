@@ -168,8 +168,12 @@ def read_blocks(
     start: int = 0,
     block_size: int = BLOCK,
     skips: bool = False,
+    needs_labels: bool = True,
 ) -> Iterator[HashedBlock]:
-    """Do what `iter_hashed` does with its options in one record."""
+    """Do what `iter_hashed` does with its options in one record.
+
+    Without `needs_labels`, there need be no column of labels.
+    """
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise InvalidArgumentError(f"dtype must be float32 or float64, not {np.dtype(dtype)}")
     start, block_size = operator.index(start), operator.index(block_size)
@@ -177,7 +181,8 @@ def read_blocks(
         raise InvalidArgumentError(
             f"start must be at least 0 and block_size at least 1, not {start} and {block_size}"
         )
-    return _Reader(source, reading, np.dtype(dtype) == np.float32, start, block_size, skips)()
+    single = np.dtype(dtype) == np.float32
+    return _Reader(source, reading, single, start, block_size, skips, needs_labels)()
 
 
 class _Reader:
@@ -191,9 +196,11 @@ class _Reader:
         start: int,
         block_size: int,
         skips: bool,
+        needs_labels: bool,
     ) -> None:
         self._source, self._name = source, name_of(source)
         self._reading, self._single, self._skips = reading, single, skips
+        self._needs_labels = needs_labels
         self._start, self._block_size = start, block_size
         #: Where the next row is, and the number of its line: of a file, from `start`.
         self._at, self._line = 0, 1
@@ -202,10 +209,10 @@ class _Reader:
         with open_binary(self._source) as stream:
             origin = stream.tell() if stream.seekable() else None
             row = self._first_line(stream)
-            columns, rest = self._columns(stream, row)
+            columns, rest = self._columns(stream, row) if row else (None, row)
             if self._start:
                 rest = self._go_to_start(stream, origin, rest)
-            if not row:
+            if columns is None:
                 return
             try:
                 yield from self._blocks(stream, columns, rest)
@@ -228,8 +235,9 @@ class _Reader:
 
     def _columns(self, stream: Any, row: bytes) -> tuple[Columns, bytes]:
         """Return the columns, and the bytes that have been read and are rows."""
-        reading, fields = self._reading, [b""]
-        if reading.format == "delimited" and not isinstance(reading.names, tuple) and row:
+        reading, fields = self._reading, list[bytes]()
+        needed = not isinstance(reading.names, tuple) or not self._needs_labels
+        if reading.format == "delimited" and needed:
             sep, first = reading.sep.encode(), None
             while True:
                 text = row.removesuffix(b"\n").removesuffix(b"\r")
@@ -243,6 +251,7 @@ class _Reader:
                 raise FileFormatError(self._name, message, self._line)
             fields = first
         try:
+            self._reading = reading = reading.of_file(fields, self._needs_labels)
             columns = reading.columns_of(fields)
         except InvalidArgumentError as error:
             raise FileFormatError(self._name, str(error)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from tfopt.errors import InvalidArgumentError
@@ -77,8 +77,58 @@ class HashedText:
             if any(isinstance(each, int) for pair in pairs for each in pair):
                 raise InvalidArgumentError(f"crosses must name namespaces: {self.crosses}")
 
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> HashedText:
+        """Return the options that a document has, by their names."""
+        if sorted(entries) != sorted(field.name for field in dataclasses.fields(cls)):
+            raise InvalidArgumentError('the document has no valid "reading"')
+        try:
+            return cls(**entries)
+        except TypeError as error:
+            raise InvalidArgumentError(f'the document has no valid "reading": {error}') from error
+
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the options that are not what they are by default."""
+        fields = dataclasses.fields(self)[1:]
+        entries = {field.name: (getattr(self, field.name), field.default) for field in fields}
+        return {name: given for name, (given, default) in entries.items() if given != default}
+
+    def of_file(self, first: Sequence[bytes], needs_labels: bool = True) -> HashedText:
+        """Return the options with the names of columns that have none.
+
+        Without `needs_labels`, the columns of labels and weights need not be there: by name, or
+        where the rows have one field less than there are names.
+        """
+        if self.format == "vw" or not first:
+            return self
+        names = self.names or tuple(map(str, range(len(first))))
+        if needs_labels:
+            return dataclasses.replace(self, names=names)
+        if names == "header":
+            shown = [field.decode("utf-8", "replace") for field in first]
+
+            def there(each: _Column | None) -> _Column | None:
+                return None if isinstance(each, str) and each not in shown else each
+
+            return dataclasses.replace(self, label=there(self.label), weight=there(self.weight))
+        if self.label is None or len(first) != len(names) - 1:
+            return dataclasses.replace(self, names=names)
+
+        def named(each: _Column) -> str:
+            return names[_position(each, names)]
+
+        return dataclasses.replace(
+            self,
+            label=None,
+            names=tuple(name for name in names if name != named(self.label)),
+            numeric=tuple(map(named, self.numeric)),
+            skip=tuple(map(named, self.skip)),
+            weight=None if self.weight is None else named(self.weight),
+            crosses=tuple((named(a), named(b)) for a, b in self.crosses),
+        )
 
     def columns_of(self, first: Sequence[bytes]) -> Columns:
         """Return the columns of a file.

@@ -106,6 +106,11 @@ class FTRLEstimator(LossChoice, LinearModel):
     def _check_stream(self) -> None:
         """Refuse options that `partial_fit` does not have."""
         self._check_options()
+        if "coef_" in vars(self) and "_state" not in vars(self):
+            raise InvalidArgumentError(
+                "the model was loaded from a file, which has its coefficients and not the sums "
+                "that go on with them: pickle a model that is to learn more"
+            )
         if self.early_stopping:
             raise ValueError("early_stopping=True needs fit: partial_fit takes one epoch")
 

@@ -14,18 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfopt.checkpoints.framing import MOST_THINGS
+from tfopt.core.documents import LABELS, are_labels, parse_document
 from tfopt.errors import InvalidArgumentError
+from tfopt.io.hashed_model import SCHEMA as HASHED_SCHEMA
+from tfopt.io.hashed_model import HashedModel, arrays_in, hashed_model
 from tfopt.linear_model.classifier import SDCAClassifier
 from tfopt.linear_model.encoding import Encoding
+from tfopt.linear_model.ftrl import FTRLClassifier, FTRLRegressor
 from tfopt.linear_model.losses import LOSSES
 from tfopt.linear_model.regressor import SDCARegressor
 from tfopt.linear_model.stored_model import (
-    LABELS,
     LINKS,
     Columns,
     StoredModel,
-    are_labels,
     estimator_of,
     stored_model_of,
 )
@@ -37,7 +38,6 @@ __all__ = [
     "check_document",
     "document_of",
     "from_json",
-    "parse_document",
     "parse_json",
     "stored_model",
     "to_json",
@@ -59,7 +59,7 @@ def to_json(model: Any, **options: Any) -> str:
     Parameters
     ----------
     model : estimator
-        Any of `tfopt.linear_model`, but those of hashed features.
+        Any of `tfopt.linear_model`.
     **options
         Of `json.dumps`, such as ``indent=2``.
 
@@ -86,14 +86,18 @@ def to_json(model: Any, **options: Any) -> str:
         - ``"intercepts"``: a number for each of these;
         - ``"optimizer"`` and ``"settings"``: objects that say how the model was trained.
 
-        Numbers are written such that they are read back with the same bits.
+        Numbers are written such that they are read back with the same bits. Of hashed features it
+        has the ``"schema"`` ``"tfopt.hashed_model"``, ``"version"`` 1; of the entries above those
+        that are not about columns, and ``"n_hashes"``; ``"reading"``: the options of
+        `tfopt.io.iter_hashed`, or null; ``"indices"``: the hashes whose coefficients are not all 0,
+        in order, which ``"coefficients"`` are of; and their ``"dtype"``.
 
     Raises
     ------
     InvalidTypeError
         If `model` is another object.
     InvalidArgumentError
-        For hashed features, labels that JSON cannot represent, and non-finite coefficients.
+        For labels that JSON cannot represent, and non-finite coefficients.
     NotFittedError
         For a model that is not fitted.
 
@@ -108,7 +112,7 @@ def to_json(model: Any, **options: Any) -> str:
     return write_json(stored_model_of(model), **options)
 
 
-def from_json(text: str) -> SDCAClassifier | SDCARegressor:
+def from_json(text: str) -> SDCAClassifier | SDCARegressor | FTRLClassifier | FTRLRegressor:
     """Return the model of a document of `to_json`: an estimator that predicts the same.
 
     Parameters
@@ -118,8 +122,9 @@ def from_json(text: str) -> SDCAClassifier | SDCARegressor:
     Returns
     -------
     SDCAClassifier or SDCARegressor
-        Without the attributes of a fit, such as `dual_gap_`. With ``warm_start=True`` a fit may go
-        on from its weights. Its parameters are as of `load_model`.
+        Of hashed features FTRLClassifier or FTRLRegressor. Without the attributes of a fit, such as
+        `dual_gap_`. With ``warm_start=True`` a fit may go on from its weights. Its parameters are
+        as of `load_model`.
 
     Raises
     ------
@@ -127,7 +132,9 @@ def from_json(text: str) -> SDCAClassifier | SDCARegressor:
         Unless the text is such a document, of a version that is known. The message says which entry
         is wrong.
     """
-    return estimator_of(parse_json(text))
+    estimator: SDCAClassifier | SDCARegressor | FTRLClassifier | FTRLRegressor
+    estimator = estimator_of(parse_json(text))
+    return estimator
 
 
 def document_of(model: StoredModel) -> dict[str, Any]:
@@ -156,34 +163,27 @@ def arrays_of(model: StoredModel) -> dict[str, np.ndarray]:
     return {"coefficients": np.atleast_2d(model.weights), "intercepts": model.bias}
 
 
-def write_json(model: StoredModel, **options: Any) -> str:
+def write_json(model: StoredModel | HashedModel, **options: Any) -> str:
     """Return the document of a model; see `to_json`."""
+    options = {"allow_nan": False, **options}
+    if isinstance(model, HashedModel):
+        return json.dumps(model.whole_document(), **options)
     numbers = {name: array.tolist() for name, array in arrays_of(model).items()}
-    return json.dumps(document_of(model) | numbers, **{"allow_nan": False, **options})
+    return json.dumps(document_of(model) | numbers, **options)
 
 
-def parse_json(text: str | bytes) -> StoredModel:
+def parse_json(text: str | bytes) -> StoredModel | HashedModel:
     """Return the model of a document; raise InvalidArgumentError if it is not valid."""
-    check_document(document := parse_document(text))
+    document = parse_document(text, SCHEMA)
+    if document.get("schema") == HASHED_SCHEMA:
+        return hashed_model(document, arrays_in(document))
+    check_document(document)
     arrays = {}
     for name, is_valid in (("coefficients", _are_rows), ("intercepts", _are_numbers)):
         if not is_valid(document.get(name)):
             raise InvalidArgumentError(f'the document has no valid "{name}"')
         arrays[name] = np.array(document[name], np.float64)
     return stored_model(document, arrays)
-
-
-def parse_document(text: str | bytes) -> dict[str, Any]:
-    """Return the object of a JSON text; raise InvalidArgumentError if there is none."""
-    if _has_too_many(text):
-        raise InvalidArgumentError("the text has too many objects and arrays")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"the text is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise InvalidArgumentError(f'the document must be an object with "schema": "{SCHEMA}"')
-    return document
 
 
 def stored_model(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> StoredModel:
@@ -277,15 +277,6 @@ def _encoding(document: Mapping[str, Any]) -> Encoding | None:
     if names is None or encoding.features != tuple(names):
         raise InvalidArgumentError('"encoding" does not fit "feature_names"')
     return encoding
-
-
-def _has_too_many(text: str | bytes) -> bool:
-    """Return whether a text, not yet parsed, has more objects and arrays than a model needs.
-
-    They take up to thirty times as much memory as text, and numbers and strings less than half.
-    """
-    marks: Any = "[{:" if isinstance(text, str) else (b"[", b"{", b":")
-    return sum(text.count(mark) for mark in marks) > MOST_THINGS + len(text) // 32
 
 
 def _classes(

@@ -1,28 +1,22 @@
-"""Archives of linear models, ``.npz``: the document of a model, and its numbers as arrays.
-
-Equal models give equal bytes: times in the archive are fixed (NumPy writes 1980-01-01), and nothing
-about the environment is stored. To read a file runs no code, and takes memory in proportion to its
-size, whatever is in it.
-"""
+"""Archives of linear models, ``.npz``: the document of a model, and its numbers as arrays."""
 
 from __future__ import annotations
 
-import io
-import json
-import re
-import zipfile
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from tfopt.core.documents import encode_arrays, read_archive
 from tfopt.errors import InvalidArgumentError
+from tfopt.io.hashed_model import ARRAYS as HASHED_ARRAYS
+from tfopt.io.hashed_model import SCHEMA as HASHED_SCHEMA
+from tfopt.io.hashed_model import HashedModel, hashed_model
 from tfopt.linear_model.model_json import (
     ARRAYS,
     SCHEMA,
     arrays_of,
     check_document,
     document_of,
-    parse_document,
     stored_model,
 )
 from tfopt.linear_model.stored_model import LINKS, StoredModel
@@ -32,76 +26,24 @@ __all__ = ["encode_npz", "parse_npz"]
 #: How the headers of three versions began that were not yet documents, and their arrays' names.
 OLD_FORMAT, OLD_VERSIONS = "tfopt linear model", (1, 2, 3)
 OLD_ARRAYS = ("weights", "bias")
-_DAMAGED = "its arrays are damaged"
-#: How an array begins: version 1.0 of NumPy's format, then two bytes of the description's length.
-_PREAMBLE = b"\x93NUMPY\x01\x00"
-_DESCRIPTION = re.compile(
-    rb"\{(?:(?:'descr': '[<>|=]?[bcfiSuUV]\d+'|'fortran_order': (?:True|False)"
-    rb"|'shape': \((?:\d+, ?)*\d*\)),? ?)*\}\s*"
-)
 
 
-def encode_npz(model: StoredModel) -> bytes:
+def encode_npz(model: StoredModel | HashedModel) -> bytes:
     """Return the content of an ``.npz`` model file."""
-    header = np.array(json.dumps(document_of(model), allow_nan=False))
-    archive = io.BytesIO()
-    arrays: dict[str, Any] = {
-        name: np.ascontiguousarray(array) for name, array in arrays_of(model).items()
-    }
-    try:
-        np.savez(archive, header=header, **arrays)
-    except ValueError as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # of which zipfile makes one
-            raise error.__context__ from None
-        raise
-    return archive.getvalue()
+    if isinstance(model, HashedModel):
+        return encode_arrays(model.document(), model.arrays())
+    return encode_arrays(document_of(model), arrays_of(model))
 
 
-def parse_npz(file: Any) -> StoredModel:
+def parse_npz(file: Any) -> StoredModel | HashedModel:
     """Return the model of an open file; raise InvalidArgumentError if it is not valid."""
-    arrays = _read_arrays(file)
-    header = arrays.pop("header")
-    if header.shape != () or header.dtype.kind != "U":
-        raise InvalidArgumentError("its header is not a string")
-    document = parse_document(str(header))
+    document, arrays = read_archive(file, ARRAYS, OLD_ARRAYS, HASHED_ARRAYS, schema=SCHEMA)
+    if document.get("schema") == HASHED_SCHEMA or [*arrays] == sorted(HASHED_ARRAYS):
+        return hashed_model(document, arrays)
     if [*arrays] == sorted(OLD_ARRAYS):
         document, arrays = _renewed(document, *(arrays[name] for name in OLD_ARRAYS))
     check_document(document)
     return stored_model(document, arrays)
-
-
-def _read_arrays(file: Any) -> dict[str, np.ndarray]:
-    if not zipfile.is_zipfile(file):
-        raise InvalidArgumentError("not an .npz file, or cut short")
-    file.seek(0)
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            entries = archive.zip.infolist()
-            # uncompressed, as written: reading then needs no more memory than the file's size
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                raise InvalidArgumentError("its arrays are compressed")
-            names = sorted(archive.files)
-            if names not in (sorted(("header", *each)) for each in (ARRAYS, OLD_ARRAYS)):
-                raise InvalidArgumentError(
-                    f"it must hold the arrays header, {' and '.join(ARRAYS)}"
-                )
-            for entry in entries:
-                with archive.zip.open(entry) as content:
-                    _check_start(content)
-            arrays = {key: archive[key] for key in names}
-    except (OSError, InvalidArgumentError):
-        raise
-    except Exception as error:  # any error of NumPy's parsers, or of zipfile
-        raise InvalidArgumentError(_DAMAGED) from error
-    return arrays
-
-
-def _check_start(content: IO[bytes]) -> None:
-    """Refuse an array whose start NumPy would guess at, with a warning or without."""
-    preamble = content.read(len(_PREAMBLE) + 2)
-    length = int.from_bytes(preamble[len(_PREAMBLE) :], "little")
-    if not preamble.startswith(_PREAMBLE) or not _DESCRIPTION.fullmatch(content.read(length)):
-        raise InvalidArgumentError(_DAMAGED)
 
 
 def _renewed(

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit, softmax
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import check_array
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from tfopt.core.links import probabilities
 from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
@@ -32,31 +33,10 @@ __all__ = [
     "LinearModel",
     "LinearRegressorMixin",
     "has_probabilities",
-    "probabilities",
 ]
 
 #: How many values of X are converted at a time, to stay in the cache.
 PIECE = 2**18
-
-
-def probabilities(scores: np.ndarray) -> np.ndarray:
-    """Return class probabilities: of more than two classes, one-versus-rest ones, normalized.
-
-    Parameters
-    ----------
-    scores : ndarray, shape (n_samples, 1) or (n_samples, n_classes)
-
-    Returns
-    -------
-    ndarray of float64, shape (n_samples, n_classes)
-    """
-    if scores.shape[1] == 1:
-        return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
-    p = expit(scores)
-    total = p.sum(axis=1, keepdims=True)
-    even = np.full_like(p, 1 / p.shape[1])  # all probabilities underflowed
-    shares: np.ndarray = np.divide(p, total, out=even, where=total > 0)
-    return shares
 
 
 def _pieces(X: Any) -> Iterator[slice]:

@@ -9,32 +9,34 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
+from tfopt.core.documents import LABELS, are_labels
 from tfopt.core.versions import __version__
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
+from tfopt.io.hashed_model import HashedModel
+from tfopt.io.text_options import HashedText
 from tfopt.linear_model.classifier import SDCAClassifier
 from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.estimator import SDCAEstimator
+from tfopt.linear_model.ftrl import FTRLClassifier, FTRLRegressor
 from tfopt.linear_model.loss_record import PointwiseLoss
 from tfopt.linear_model.losses import LOSSES, loss_of
 from tfopt.linear_model.predictions import LinearModel
 from tfopt.linear_model.regressor import SDCARegressor
 
 __all__ = [
-    "LABELS",
     "LINKS",
     "Columns",
     "StoredModel",
-    "are_labels",
     "estimator_of",
+    "hashed_form",
     "stored_model_of",
 ]
 
 #: By loss: what turns a mean response or probabilities into margins; None: nothing does.
 LINKS = {name: loss.link for name, loss in LOSSES.items()}
-#: The NumPy types of labels, by the names of their Python types.
-LABELS: dict[str, type] = {"bool": bool, "int": np.int64, "float": np.float64, "str": str}
 #: The estimators whose parameters are those of the estimators that are loaded.
 _SAME_PARAMETERS = {
     f"{family}{kind}{ending}"
@@ -42,24 +44,6 @@ _SAME_PARAMETERS = {
     for kind in ("Classifier", "Regressor")
     for ending in ("", "CV")
 }
-
-
-def are_labels(values: Any) -> bool:
-    """Return whether values are distinct labels, two or more, that files of models can have.
-
-    A model has labels of one type.
-    """
-    return (
-        isinstance(values, (list, tuple))
-        and all(_is_label(each) for each in values)
-        and len(values) == len({*values}) >= 2
-    )
-
-
-def _is_label(value: Any) -> bool:
-    if type(value) is int:
-        return -(2**63) <= value < 2**63
-    return type(value).__name__ in LABELS and (type(value) is not float or math.isfinite(value))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +93,8 @@ class StoredModel:
         The settings of the training run.
     columns : Columns
     tfopt_version : str
+    reading : HashedText or None
+        How text became hashed features.
     """
 
     weights: np.ndarray
@@ -120,6 +106,11 @@ class StoredModel:
     settings: dict[str, Any]
     columns: Columns = Columns()
     tfopt_version: str = __version__
+    reading: HashedText | None = None
+
+    @property
+    def link(self) -> str | None:
+        return LINKS[self.loss]
 
     @property
     def n_features(self) -> int:
@@ -157,8 +148,10 @@ class StoredModel:
         return any(isinstance(value, list) for value in self.loss_parameters.values())
 
 
-def stored_model_of(estimator: Any) -> StoredModel:
+def stored_model_of(estimator: Any, dtype: Any = None) -> StoredModel | HashedModel:
     """Return the stored parts of a fitted estimator of `tfopt.linear_model`.
+
+    `dtype` is that of the weights of hashed features, by default float64.
 
     Raises
     ------
@@ -167,26 +160,22 @@ def stored_model_of(estimator: Any) -> StoredModel:
     NotFittedError
         If it has not been fitted.
     InvalidArgumentError
-        For hashed features, labels without a type in `LABELS`, and coefficients that are not
-        finite.
+        For labels without a type in `LABELS`, and coefficients that are not finite, as `dtype`.
     """
     if not isinstance(estimator, LinearModel):
         raise InvalidTypeError(
             f"an estimator of tfopt.linear_model was expected, not {type(estimator).__name__}"
         )
     check_is_fitted(estimator)
-    if getattr(estimator, "n_hashes", None) is not None:
-        raise InvalidArgumentError(
-            f"a model of hashed features (n_hashes={estimator.n_hashes}) cannot be stored: a file "
-            "has a coefficient for each column of X, and not how names are hashed; pickle the "
-            "estimator instead"
-        )
     # in C order, so that equal models give equal files
     weights = np.atleast_2d(np.array(estimator._dense_coef(), dtype=np.float64, order="C"))
     bias = np.array(estimator.intercept_, dtype=np.float64).reshape(-1)
     if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
         raise InvalidArgumentError("the coefficients must be finite")
     classes, class_names = None, None
+    is_hashed = getattr(estimator, "n_hashes", None) is not None
+    if dtype is not None and not is_hashed:
+        raise InvalidArgumentError("dtype is for models of hashed features: others have float64")
     if hasattr(estimator, "classes_"):
         classes = tuple(estimator.classes_.tolist())
         if not are_labels(classes) or len({*map(type, classes)}) > 1:
@@ -194,7 +183,7 @@ def stored_model_of(estimator: Any) -> StoredModel:
                 "the labels must be strings, floats, booleans or integers of 64 bits with a sign, "
                 f"and all of one type, not {list(classes[:5])}"
             )
-        if type(classes[0]) is str:
+        if type(classes[0]) is str and not is_hashed:
             classes, class_names = tuple(map(float, range(len(classes)))), classes
     names = getattr(estimator, "feature_names_in_", None)
     features = None if names is None else tuple(map(str, names))
@@ -207,6 +196,13 @@ def stored_model_of(estimator: Any) -> StoredModel:
     settings, option = _plain(parameters), LOSSES[estimator.loss].option
     if option is not None and (several := option.several(parameters.get(option.name))):
         settings[option.name] = list(several)
+    if is_hashed:
+        optimizer, reading = (
+            {"name": type(estimator).__name__},
+            getattr(estimator, "reading_", None),
+        )
+        known = estimator.loss, classes, reading, optimizer, settings
+        return _hashed_model(weights, bias, *known, dtype=dtype)
     return StoredModel(
         weights=weights[0] if len(weights) == 1 else weights,
         bias=bias,
@@ -216,6 +212,48 @@ def stored_model_of(estimator: Any) -> StoredModel:
         optimizer={"name": type(estimator).__name__},
         settings=settings,
         columns=Columns(features, None, class_names, encoding),
+    )
+
+
+def hashed_form(model: StoredModel) -> HashedModel:
+    """Return a model of text that was hashed as its file has it, without weights that are 0."""
+    known = model.loss, model.labels, model.reading, model.optimizer, model.settings
+    return _hashed_model(np.atleast_2d(model.weights), model.bias, *known)
+
+
+def _hashed_model(
+    weights: np.ndarray,
+    bias: np.ndarray,
+    name: str,
+    labels: tuple[Any, ...] | None,
+    reading: HashedText | None,
+    optimizer: dict[str, Any],
+    settings: dict[str, Any],
+    dtype: Any = None,
+) -> HashedModel:
+    kept = np.float64 if dtype is None else np.dtype(dtype)
+    if kept not in (np.float32, np.float64):
+        raise InvalidArgumentError(f"dtype must be float32 or float64, not {kept}")
+    with np.errstate(over="ignore"):
+        rounded = weights.astype(kept)
+    if not np.isfinite(rounded).all():
+        raise InvalidArgumentError("there are coefficients that float32 does not have")
+    indices, loss = np.flatnonzero(rounded.any(axis=0)).astype(np.int32), LOSSES[name]
+    parameters = {}
+    if loss.option is not None:
+        parameters[loss.option.name] = loss.option.checked(settings.get(loss.option.name))
+    return HashedModel(
+        n_hashes=weights.shape[1],
+        indices=indices,
+        weights=rounded[:, indices],
+        bias=bias,
+        loss=name,
+        link=loss.link,
+        loss_parameters=parameters,
+        labels=labels,
+        reading=reading,
+        optimizer=optimizer,
+        settings=settings,
     )
 
 
@@ -255,9 +293,11 @@ def _parameters_of(model: StoredModel, kind: type[SDCAEstimator]) -> dict[str, A
     }
 
 
-def estimator_of(model: StoredModel) -> SDCAClassifier | SDCARegressor:
+def estimator_of(model: StoredModel | HashedModel) -> Any:
     """Return an estimator that predicts as a stored model does."""
     estimator: Any
+    if isinstance(model, HashedModel):
+        return _hashed_estimator(model)
     if model.labels is None:
         estimator = SDCARegressor(**_parameters_of(model, SDCARegressor))
         estimator.coef_, estimator.intercept_ = model.weights, model.bias
@@ -274,4 +314,23 @@ def estimator_of(model: StoredModel) -> SDCAClassifier | SDCARegressor:
         estimator.feature_names_in_ = np.array(model.columns.features, dtype=object)
     if model.columns.encoding is not None:  # for `stored_model_of`
         estimator.encoding_ = model.columns.encoding
+    return estimator
+
+
+def _hashed_estimator(model: HashedModel) -> FTRLClassifier | FTRLRegressor:
+    kind: Any = FTRLRegressor if model.labels is None else FTRLClassifier
+    settings = model.settings if model.optimizer.get("name") == kind.__name__ else {}
+    known = {name: value for name, value in settings.items() if name in kind._get_param_names()}
+    if model.loss not in kind._LOSSES:
+        raise InvalidArgumentError(f'the document has no valid "loss": {model.loss!r}')
+    known = {**model.loss_parameters, **known, "loss": model.loss, "n_hashes": model.n_hashes}
+    estimator = kind(**known)
+    n_problems = len(model.bias)
+    ends = np.arange(n_problems + 1) * model.indices.size
+    parts = model.weights.ravel(), np.tile(model.indices, n_problems), ends
+    estimator.coef_ = sparse.csr_matrix(parts, (n_problems, model.n_hashes), dtype=np.float64)
+    estimator.intercept_ = model.bias
+    if model.labels is not None:
+        estimator.classes_ = np.array(model.labels, LABELS[type(model.labels[0]).__name__])
+    estimator.n_features_in_, estimator.reading_ = model.n_hashes, model.reading
     return estimator  # type: ignore[no-any-return]
