@@ -80,20 +80,23 @@ def test_a_stream_has_weights(cli, rows):
 @pytest.mark.parametrize("name", LABEL)
 @pytest.mark.parametrize("solver", ["auto", "ftrl"])
 def test_two_classes_have_an_offset(cli, rows, folder, name, solver):
-    """The logarithm of odds, of the logistic loss; of a stream also of other losses."""
+    """The logarithm of odds, of smooth losses and with l1; of a stream also of other losses."""
     rows["y"] = (rows["y"] > 1) * 1
     rows.to_csv("data.csv", index=False)
     lines = (folder / "data.svm").read_text().splitlines()
     lines = [f"{y} {line.split(' ', 1)[1]}\n" for y, line in zip(rows["y"], lines, strict=True)]
     (folder / "data.svm").write_text("".join(lines))
     X, y, w, offset = rows[["a", "b", "c"]].to_numpy(), rows["y"], rows["w"], rows["o"].to_numpy()
-    losses = {"auto": ["logistic"], "ftrl": ["logistic", "hinge"]}[solver]
+    losses = {"auto": ["logistic", "squared_hinge"], "ftrl": ["logistic", "hinge"]}[solver]
     for loss in losses:
+        l1 = 0.01 if loss == "squared_hinge" else 0.0
         flags = [*LABEL[name], *NUMBERS, "--loss", loss, "--solver", solver, "--quiet", "--json"]
+        flags += ["--l1", f"{l1}"]
         more = ["--l2", "0.01", "--tol", "1e-10"] if solver == "auto" else []
         assert cli("train", name, *flags, *more).code == 0
         if solver == "auto":
-            expected = LinearClassifier(loss, l2=0.01 * w.sum(), tol=1e-10)
+            penalties = {"l1": l1 * w.sum(), "l2": 0.01 * w.sum()}
+            expected = LinearClassifier(loss, **penalties, tol=1e-10)
             expected.fit(X, y, w, offset=offset)
         else:
             if name == "data.csv":
@@ -168,14 +171,14 @@ def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ("train classes.svm --offset o", 1, "an offset needs two classes, but y has 3"),
+        ("train classes.svm --offset o", 1, "--offset is for two classes, or for numbers"),
         (
             "train classes.svm --offset o --solver ftrl",
             1,
             "an offset needs two classes, but",
         ),
-        ("train two.svm --offset o --loss hinge", 1, "an offset of a classifier needs loss='log"),
-        ("train two.svm --offset o --l1 1", 1, "an offset of a classifier needs l1=0"),
+        ("train two.svm --offset o --loss hinge", 1, "an offset of a classifier needs a smoo"),
+        ("train two.svm --offset o --solver sdca", 1, "of a classifier needs solver='auto' or"),
         ("train two.svm --offset o --blocks 2", 1, "an offset of a classifier needs num_loss_part"),
         ("train two.svm --offset o --workers 2", 1, "an offset of classes is not for blocks"),
         ("cv two.svm --offset o", 2, "--offset of cv is for the losses of numbers, not of"),

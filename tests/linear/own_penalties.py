@@ -44,7 +44,9 @@ def fitted(loss: str, X: Any, y: np.ndarray, weight: Any = None, **options: Any)
         return estimator(loss, PARAMETER, **options).fit(X, y, weight)
 
 
-def check(model: Any, X: Any, y: np.ndarray, weight: np.ndarray) -> None:
+def check(
+    model: Any, X: Any, y: np.ndarray, weight: np.ndarray, offset: np.ndarray | float = 0.0
+) -> None:
     """Compare the objective and the gap that a fit says it has with those of the definitions."""
     X = np.asarray(X.todense() if sparse.issparse(X) else X, LONG)
     c, w = weight.astype(LONG), np.ravel(model.coef_).astype(LONG)
@@ -54,14 +56,14 @@ def check(model: Any, X: Any, y: np.ndarray, weight: np.ndarray) -> None:
     l1, l2 = LONG(model.l1) * factor, LONG(model._l2()) * factor
     assert not model.positive or (w >= 0).all()
     options = model.loss, y.astype(LONG), LONG(model._parameter())
-    primal = c @ phi(options[0], X @ w + b, *options[1:])
+    primal = c @ phi(options[0], X @ w + b + offset, *options[1:])
     primal += l1 @ np.abs(w) + l2 @ np.square(w) / 2
     u = X.T @ (c * a)
     beyond = np.maximum(u - l1, 0) if model.positive else np.maximum(np.abs(u) - l1, 0)
     is_square = l2 > 0
     size = np.abs(X).T @ (c * np.abs(a))
     assert (beyond[~is_square] <= 1e-12 * size[~is_square]).all()
-    of_rows = np.where(c > 0, conjugate(options[0], a, *options[1:]), 0)
+    of_rows = np.where(c > 0, conjugate(options[0], a, *options[1:]) + a * offset, 0)
     gap = primal + c @ of_rows + np.sum(np.square(beyond[is_square]) / (2 * l2[is_square]))
     assert float(np.ravel(model.objective_)[0]) == pytest.approx(float(primal), rel=1e-10)
     rounding = 1e-13 * float(primal)

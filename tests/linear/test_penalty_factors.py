@@ -324,16 +324,13 @@ def test_what_does_not_apply_is_refused(loss: str, options: dict[str, Any], mess
             np.testing.assert_equal(getattr(model, name), value)
 
 
-def test_an_offset_of_classes_has_factors_but_no_weights_without_a_penalty() -> None:
+def test_an_offset_of_classes_has_factors_of_scaled_features() -> None:
     X, y, _ = data("logistic")
     offset = np.linspace(-1, 1, len(y))
     factor = FACTORS + 0.25
     model = LinearClassifier(penalty_factor=factor, tol=1e-10).fit(X, y, offset=offset)
     plain = LinearClassifier(tol=1e-10).fit(X * (1 / np.sqrt(factor)), y, offset=offset)
     np.testing.assert_array_equal(model.coef_, plain.coef_ * (1 / np.sqrt(factor)))
-    for own in ({"penalty_factor": FACTORS}, {"positive": True}):
-        with pytest.raises(tfopt.InvalidArgumentError, match="offset"):
-            LinearClassifier(**own).fit(X, y, offset=offset)
 
 
 def test_a_grid_of_l1_is_not_known_for_weights_without_a_penalty() -> None:

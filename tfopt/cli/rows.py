@@ -53,6 +53,8 @@ class Place:
         """
         parts = train.map(examples_of, classes, settings.bias_feature)
         features, y, weights, offset = (_joined(column) for column in zip(*parts, strict=True))
+        if offset is not None and classes is not None and len(classes) > 2:
+            raise ValueError("--offset is for two classes, or for numbers")
         estimator = getattr(linear_model, name)(num_loss_partitions=lengths, n_jobs=-1, **options)
         used, n_features = None, features.shape[1]
         if sparse.issparse(features) and features.nnz < n_features and lengths is None:

@@ -17,7 +17,7 @@ from tfopt.linear_model.block_fits import fit_partitions
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.literals import ClassifierLoss, Solver
 from tfopt.linear_model.losses import classification_losses
-from tfopt.linear_model.parameters import CHOLESKY, SOLVERS
+from tfopt.linear_model.parameters import CG, CHOLESKY, SOLVERS
 from tfopt.linear_model.predictions import LinearClassifierMixin
 from tfopt.linear_model.signatures import keep_parameters
 from tfopt.linear_model.validation import (
@@ -215,10 +215,10 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
-        offset : array, shape (n_samples,), or float, optional
+        offset : array, shape (n_samples,) or (n_samples, n_classes), or float, optional
             A known number that is added to each sample's x . w + b, the logarithm of odds, in the
-            fit and to be given to `predict`, too. It is for the logistic loss of two classes with
-            l1=0, at most 5000 features and ``solver="auto"`` or ``"newton-cholesky"``.
+            fit and to be given to `predict`, too; of more than two classes one for each. It is for
+            smooth losses, in memory, by Newton's method or coordinate descent.
 
         Returns
         -------
@@ -226,30 +226,29 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         """
         with self._all_or_nothing():
             X, y, weights = self._checked(X, y, sample_weight)
-            if (known := check_offset(offset, X)) is not None:
-                self._check_offset(X.shape[1])
+            if offset is not None:
+                self._check_offset()
             elif self._has_blocks:
                 fit_partitions(self, X, y, weights)
                 return self
             samples = self._encoded(X, y, weights)
-            if known is not None and samples.n_problems > 1:
-                raise InvalidArgumentError(
-                    f"an offset needs two classes, but y has {samples.n_problems}"
-                )
-            samples.offset = known
+            known = check_offset(offset, X, samples.n_problems)
+            samples.offset = None if known is None else known.reshape(len(known), -1)
             self._solve(samples)
         return self
 
-    def _check_offset(self, n_features: int) -> None:
-        """Refuse options beside an offset, which Newton's method alone takes."""
+    def _check_offset(self) -> None:
+        """Refuse options beside an offset, of which epochs and blocks do not know."""
+        solvers = ["auto", *(name for name, needs in SOLVERS.items() if needs.takes_offset)]
+        if self._phi.is_likelihood and self.l1 == 0 and self._is_plain:
+            solvers.append(CHOLESKY)
+        if self._is_multinomial:
+            solvers = ["auto", CG]
         reasons = {
-            "loss='logistic'": self._phi.is_likelihood,
-            "l1=0": self.l1 == 0,
-            f"solver='auto' or {CHOLESKY!r}": self.solver in ("auto", CHOLESKY),
+            "a smooth loss": self._phi.is_smooth,
+            f"solver={' or '.join(map(repr, solvers))}": self.solver in solvers,
             "num_loss_partitions=None and adaptive=False": self.num_loss_partitions is None
             and not self.adaptive,
-            "positive=False and no penalty_factor of 0": self._is_plain,
-            "at most 5000 features": n_features <= SOLVERS[CHOLESKY].most_features,
         }
         missing = [what for what, holds in reasons.items() if not holds]
         if missing:
@@ -313,6 +312,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         problem = Multinomial(
             *(samples.rows, codes, n, samples.weights, n_features),
             *(self._l2(), bool(self.fit_intercept), samples.n_threads),
+            None if samples.offset is None else np.ascontiguousarray(samples.offset.T),
         )
         last = self._last_fit(n_samples, n, n_features, samples.shift)
         start = np.zeros((n, n_features + 1))

@@ -124,7 +124,19 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     def _problem_of(self, samples: Samples, n_threads: int) -> Problem:
         """Return the objective of samples in memory."""
         problem = self._problem(samples.shape[1], n_threads, samples.rows)
-        return problem._replace(factor=samples.factor, positive=bool(self.positive))
+        return problem._replace(
+            factor=samples.factor,
+            positive=bool(self.positive),
+            has_offset=samples.offset is not None,
+        )
+
+    def _is_for_newton_alone(self, problem: Problem) -> bool:
+        """Whether there is no penalty, or an offset that Newton's method alone is the best for."""
+        if not problem.is_plain or problem.l1 > 0:
+            return False
+        is_asked = self.solver in ("auto", CHOLESKY) and problem.phi.is_likelihood
+        few = problem.n_weights <= SOLVERS[CHOLESKY].most_features
+        return not problem.is_penalized or (problem.has_offset and is_asked and few)
 
     def _solve(self, samples: Samples) -> None:
         """Fit to samples in memory."""
@@ -143,10 +155,9 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         start, square = partial(samples.initial_point, problem, last), lambda: samples.mean_square
         duals, results = np.empty((n if self.keep_duals else 0, n_samples)), None
         with self._solver_options() as options:
-            if (not problem.is_penalized and problem.is_plain) or samples.offset is not None:
-                problem = problem._replace(offset=samples.offset)
+            if self._is_for_newton_alone(problem):
                 results = solve_by_newton(problem, start, n, options, duals)
-            elif problem.has_few_rows and pays(problem, options, square):
+            elif samples.offset is None and problem.has_few_rows and pays(problem, options, square):
                 if samples.row_space is None:
                     samples.row_space = RowSpace(samples.rows, samples.n_threads)
                 if (space := samples.row_space).is_exact:

@@ -109,6 +109,8 @@ class Needs(NamedTuple):
         Whether l1 and l2 may both be 0, of a loss that is a likelihood.
     takes_each : bool
         Whether weights may have penalties of their own, 0 ones too, or may not be negative.
+    takes_offset : bool
+        Whether numbers may be added to the predictions of classes.
     """
 
     smooth: bool | None = True
@@ -119,6 +121,7 @@ class Needs(NamedTuple):
     is_joint: bool = False
     without_penalty: bool = False
     takes_each: bool = False
+    takes_offset: bool = False
 
     def unmet(self, loss: PointwiseLoss, l1: float, l2: float, plain: bool = True) -> str | None:
         """Return which need a problem does not meet, or None."""
@@ -149,7 +152,7 @@ SOLVERS = {
     SDCA: Needs(smooth=None, takes_l1=True, visits=True),
     CHOLESKY: Needs(most_features=5000, without_penalty=True),
     CG: Needs(is_joint=True),
-    DESCENT: Needs(takes_l1=True, l2=False, takes_each=True),
+    DESCENT: Needs(takes_l1=True, l2=False, takes_each=True, takes_offset=True),
     INTERIOR: Needs(smooth=False, takes_l1=True, l2=False, most_features=5000, takes_each=True),
 }
 
@@ -157,8 +160,8 @@ SOLVERS = {
 def applies(solver: str, problem: Problem) -> bool:
     """Whether a solver meets with what it needs."""
     needs, penalties = SOLVERS[solver], (problem.l1, problem.l2, problem.is_plain)
-    few = problem.n_weights <= needs.most_features
-    return few and needs.unmet(problem.phi, *penalties) is None
+    fits = problem.n_weights <= needs.most_features and needs.takes_offset >= problem.has_offset
+    return fits and needs.unmet(problem.phi, *penalties) is None
 
 
 def has_hessian(problem: Problem) -> bool:
@@ -168,7 +171,8 @@ def has_hessian(problem: Problem) -> bool:
 
 def has_descent(problem: Problem) -> bool:
     """Whether there are penalties that coordinate descent is for."""
-    return (problem.l1 > 0 or not problem.is_plain) and applies(DESCENT, problem)
+    asks_for_it = problem.l1 > 0 or problem.has_offset or not problem.is_plain
+    return asks_for_it and applies(DESCENT, problem)
 
 
 def _seed_of(random_state: Any) -> int:

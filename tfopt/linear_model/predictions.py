@@ -15,7 +15,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt.core.links import probabilities
-from tfopt.errors import InvalidArgumentError
 from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
 from tfopt.linear_model.evaluation import Deviance, explained
@@ -118,8 +117,8 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
-        offset : array, shape (n_samples,), or float, optional
-            A known part of each sample's score, of two classes; 0 by default.
+        offset : array, shape (n_samples,) or (n_samples, n_classes), or float, optional
+            A known part of each sample's score, of more than two classes of each; 0 by default.
 
         Returns
         -------
@@ -134,8 +133,8 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
-        offset : array, shape (n_samples,), or float, optional
-            A known part of each sample's score, of two classes; 0 by default.
+        offset : array, shape (n_samples,) or (n_samples, n_classes), or float, optional
+            A known part of each sample's score, of more than two classes of each; 0 by default.
 
         Returns
         -------
@@ -155,8 +154,8 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
-        offset : array, shape (n_samples,), or float, optional
-            A known part of each sample's score, of two classes; 0 by default.
+        offset : array, shape (n_samples,) or (n_samples, n_classes), or float, optional
+            A known part of each sample's score, of more than two classes of each; 0 by default.
 
         Returns
         -------
@@ -177,11 +176,9 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     def _class_scores(self, X: Any, offset: Any) -> np.ndarray:
         """Return the scores of the second class, or of each of more than two."""
-        scores = self._scores(X, offset)
-        if offset is not None and scores.shape[1] > 1:
-            raise InvalidArgumentError(
-                f"an offset needs two classes, but there are {scores.shape[1]}"
-            )
+        scores = self._scores(X)
+        if (known := check_offset(offset, scores, scores.shape[1])) is not None:
+            scores += known.reshape(scores.shape)
         return scores
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:

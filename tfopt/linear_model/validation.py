@@ -76,18 +76,24 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray:
     return weights
 
 
-def check_offset(offset: Any, X: Any) -> np.ndarray | None:
-    """Check an offset, a finite number for each sample; return None for None."""
+def check_offset(offset: Any, X: Any, n_scores: int = 1) -> np.ndarray | None:
+    """Check an offset, a finite number for each sample and score; return None for None."""
     if offset is None:
         return None
-    if isinstance(offset, numbers.Real):
+    shape = (X.shape[0],) if n_scores == 1 else (X.shape[0], n_scores)
+    if isinstance(offset, numbers.Real) and n_scores == 1:
         offset = np.full(X.shape[0], offset, np.float64)
     checked: np.ndarray = check_array(
-        offset, dtype=np.float64, ensure_2d=False, ensure_min_samples=0, input_name="offset"
+        *(offset, False),
+        dtype=np.float64,
+        ensure_2d=False,
+        ensure_min_samples=0,
+        input_name="offset",
     )
-    if checked.shape != (X.shape[0],):
+    if checked.shape != shape:
+        columns = f" and a column for each of {n_scores} classes" if n_scores > 1 else ""
         raise ValueError(
-            f"offset must have a number for each of {X.shape[0]} samples, not the shape "
+            f"offset must have a number for each of {X.shape[0]} samples{columns}, not the shape "
             f"{checked.shape}"
         )
     return checked

@@ -144,6 +144,10 @@ def _minimization(
         return visits().duals(k)
 
     design = (LaneDesign if plan.together else MemoryDesign)(problem, examples, plan, duals)
+    design.states = [
+        state._replace(offset=initial.offset)
+        for state, initial in zip(design.states, initial_points, strict=True)
+    ]
     steps, epochs, n = steps_of(design), Epochs(problem, design, visits), len(examples)
     minimization = Minimization(plan, steps, epochs, design.keep_best, options, n, first)
     for k, initial in enumerate(initial_points):

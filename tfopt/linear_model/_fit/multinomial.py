@@ -242,7 +242,7 @@ def newton_step(
     step = system.direction(gradient, place.p)
     step -= step.mean(axis=0)  # which the losses do not see: at the minimum classes sum up to 0
     promised = -float(np.sum(gradient * step))
-    z_step, share = problem.scores(step), 1.0
+    z_step, share = problem.products(step), 1.0
     while True:
         theta, z = place.theta + share * step, place.z + share * z_step
         losses, p = problem.softmax(z)

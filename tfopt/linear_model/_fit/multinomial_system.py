@@ -45,6 +45,8 @@ class Multinomial(NamedTuple):
     l2 : float
     intercept : bool
     threads : int
+    offset : ndarray, shape (n_classes, n_samples), or None
+        What is added to scores.
     """
 
     rows: Rows
@@ -55,12 +57,18 @@ class Multinomial(NamedTuple):
     l2: float
     intercept: bool
     threads: int
+    offset: np.ndarray | None = None
 
-    def scores(self, theta: np.ndarray) -> np.ndarray:
+    def products(self, theta: np.ndarray) -> np.ndarray:
         """Return W x + b, shape (n_classes, n_samples); theta is W with b as its last column."""
         z = lane_predictions(self.rows, theta[:, :-1])
         z += theta[:, -1:]
         return z
+
+    def scores(self, theta: np.ndarray) -> np.ndarray:
+        """Return the `products`, and the offset."""
+        z = self.products(theta)
+        return z if self.offset is None else z + self.offset
 
     def gradient(self, factors: np.ndarray) -> np.ndarray:
         """Return the sum of the samples' factors times x and 1, shape (n_classes, n_features + 1).
@@ -147,7 +155,7 @@ class MultinomialSystem:
         def product(_: np.ndarray, vectors: np.ndarray) -> np.ndarray:
             self.n_products += 1
             s = vectors.reshape(gradient.shape)
-            u = problem.scores(s) * p
+            u = problem.products(s) * p
             u -= p * u.sum(axis=0)
             u *= weight
             Hs: np.ndarray = problem.gradient(u) + penalty * s

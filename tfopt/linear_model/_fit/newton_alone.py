@@ -58,7 +58,8 @@ def solve_by_newton(
     results = []
     for k in range(n_problems):
         initial = initial_point(k)
-        steps = NewtonAlone(problem, rows.RowState.initial(initial.examples()))
+        state = rows.RowState.initial(initial.examples())._replace(offset=initial.offset)
+        steps = NewtonAlone(problem, state)
         minimization = Minimization(plan, steps, None, steps.keep_best, options, 1, k)
         w = np.zeros(problem.n_weights) if initial.w is None else initial.w
         minimization.begin_steps(0, w, initial.bias)
@@ -153,7 +154,8 @@ class NewtonAlone(Steps):
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
         assert self._point is not None
         if going and self.problem.phi.is_classification and not self.problem.is_penalized:
-            refuse_separated(self._state.examples, self._state.wx + self._point[1])
+            w, bias = self._point
+            refuse_separated(self._state.examples, self.problem.predictions(w) + bias)
         return [] if self._moved else [0]
 
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:

@@ -77,8 +77,8 @@ class Problem(NamedTuple):
         Whether there is an intercept b, which is not penalized; otherwise b = 0.
     threads : int
         The largest number of threads; 0: that of `tfopt.threads`.
-    offset : ndarray, shape (n_examples,), or None
-        What is added to x . w + b of each example; `newton_alone` alone knows of it.
+    has_offset : bool
+        Whether a number is added to x . w + b of each example: the states of rows have them.
     factor : ndarray, shape (n_weights,), or None
         By what l1 and l2 of each weight are multiplied, if not all by 1.
     positive : bool
@@ -92,7 +92,7 @@ class Problem(NamedTuple):
     l2: float
     intercept: bool
     threads: int
-    offset: np.ndarray | None = None
+    has_offset: bool = False
     factor: np.ndarray | None = None
     positive: bool = False
 
@@ -146,11 +146,6 @@ class Problem(NamedTuple):
         """Return x . w for each example."""
         return visits.predictions(*self.rows, w, 0.0, self.threads)
 
-    def scores(self, w: np.ndarray) -> np.ndarray:
-        """Return x . w for each example, and the offset."""
-        wx = self.predictions(w) if w.any() else np.zeros(len(self.rows[2]) - 1)
-        return wx if self.offset is None else wx + self.offset
-
     def gaps(
         self, examples: np.ndarray, a: np.ndarray, wx: np.ndarray, bias: float
     ) -> tuple[float, float]:
@@ -195,6 +190,8 @@ class InitialPoint(NamedTuple):
         An estimate of the intercept.
     w : ndarray, shape (n_weights,), optional
         The weights of an earlier solution that is thought to be near.
+    offset : ndarray, shape (n_examples,), optional
+        What is added to predictions.
     """
 
     y: np.ndarray
@@ -203,6 +200,7 @@ class InitialPoint(NamedTuple):
     a: np.ndarray
     bias: float
     w: np.ndarray | None = None
+    offset: np.ndarray | None = None
 
     def examples(self) -> np.ndarray:
         """Return an array of EXAMPLE, without the curvature."""
@@ -233,7 +231,9 @@ def dual_point(problem: Problem, initial: InitialPoint) -> np.ndarray:
     assert initial.w is not None
     examples = initial.examples()
     with np.errstate(over="ignore"):
-        slopes, _ = problem.derivatives(examples, problem.predictions(initial.w), initial.bias)
+        wx = problem.predictions(initial.w)
+        wx = wx if initial.offset is None else wx + initial.offset
+        slopes, _ = problem.derivatives(examples, wx, initial.bias)
     weight = initial.weight
     duals: np.ndarray = np.divide(-slopes, weight, out=np.zeros_like(weight), where=weight > 0)
     duals[~np.isfinite(duals)] = 0.0
@@ -332,7 +332,7 @@ class Samples:
         How many threads to use at most.
     sum_of_squares : float or None
         That of the features, if it is known already.
-    offset : ndarray, shape (n_samples,), or None
+    offset : ndarray, shape (n_samples, n_problems), or None
         What is added to the scores, of a loss that has no other targets for it.
     row_space : RowSpace or None
         Coordinates of the rows, which serve all penalties, when they have been needed.
@@ -362,6 +362,7 @@ class Samples:
     def initial_point(self, problem: Problem, last: LastFit | None, k: int) -> InitialPoint:
         """Return where the solver of a problem starts: at the weights 0, or at the last fit."""
         y, zeros = self.target(k), np.zeros(self.shape[0])
+        offset = None if self.offset is None else self.offset[:, k]
 
         def curvature() -> np.ndarray:
             result: np.ndarray = self.squared_norms / problem.l2
@@ -369,8 +370,8 @@ class Samples:
 
         if last is None:
             bias = self.intercept(y, self.weights)
-            return InitialPoint(y, self.weights, curvature, zeros, bias)
-        point = InitialPoint(y, self.weights, curvature, zeros, last.bias[k], last.w[k])
+            return InitialPoint(y, self.weights, curvature, zeros, bias, None, offset)
+        point = InitialPoint(y, self.weights, curvature, zeros, last.bias[k], last.w[k], offset)
         duals = last.duals[k] if last.duals is not None else dual_point(problem, point)
         return point._replace(a=problem.phi.clip_duals(duals, y))
 

@@ -72,6 +72,8 @@ class RowState(NamedTuple):
         The predictions when these rows were chosen.
     reach : float
         The length of a residual from which on rows were left out then.
+    offset : ndarray, shape (n_rows,), or None
+        What is added to predictions.
     """
 
     examples: np.ndarray
@@ -90,6 +92,7 @@ class RowState(NamedTuple):
     near: Near | None = None
     seen: np.ndarray = _NOTHING
     reach: float = 0.0
+    offset: np.ndarray | None = None
 
     @classmethod
     def initial(cls, examples: np.ndarray) -> RowState:
@@ -254,7 +257,8 @@ def tangents(
     step_gap : float
         An estimate of the Fenchel-Young gaps of the step's dual variables; infinity without a step.
     """
-    wx = problem.scores(w)
+    wx = problem.predictions(w) if w.any() else np.zeros(len(state.examples))
+    wx = wx if state.offset is None else wx + state.offset
     last = None
     if after_step:
         change = (wx - state.wx) + (bias - state.bias)
