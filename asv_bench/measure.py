@@ -30,10 +30,12 @@ TURNS = 5
 #: Libraries that benchmarks use, by the module that they import.
 LIBRARIES = {
     "bitsandbytes": "bitsandbytes",
+    "flwr": "flwr",
     "ml_dtypes": "ml_dtypes",
     "sklearn": "scikit-learn",
     "torch": "torch",
     "torchao": "torchao",
+    "vowpalwabbit": "vowpalwabbit",
 }
 
 #: A turn's time is the shortest of so many: another program may take part of the others.

@@ -1,7 +1,7 @@
 """Write the tables of the pages of figures from results/*.json, and look for regressions.
 
-Without arguments the tables of docs/performance.md, and of the pages with all linear models and
-solvers, are written between their markers, and two pictures of steps are drawn. ``--check``
+Without arguments the tables of docs/performance.md, of the pages with all linear models and
+solvers, and of docs/recipes.md are written between their markers, and two pictures of steps are drawn. ``--check``
 compares the files of results with those of a commit instead, and fails if a ratio has become more
 than 10 % worse.
 """
@@ -25,7 +25,8 @@ from records import RESULTS, ROOT, Figure, Record
 __all__ = ["PAGES", "regressions", "rendered", "written"]
 
 PAGES = tuple(
-    ROOT / "docs" / f"performance{name}.md" for name in ("", "_linear_models", "_solvers")
+    ROOT / "docs" / f"{name}.md"
+    for name in ("performance", "performance_linear_models", "performance_solvers", "recipes")
 )
 
 DASH = "\N{EN DASH}"

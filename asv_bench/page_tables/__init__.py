@@ -1,8 +1,8 @@
-"""The tables of docs/performance.md: which rows of which results each of them shows."""
+"""The tables of docs/performance.md and docs/recipes.md: which rows of which results each of them shows."""
 
 from __future__ import annotations
 
-from page_tables import clipping, dense, linear, rows, small, storage, surroundings
+from page_tables import clipping, dense, linear, recipes, rows, small, storage, surroundings
 from page_tables.cells import Cell, Grid, Table
 
 __all__ = ["TABLES", "Cell", "Grid", "Table"]
@@ -15,4 +15,5 @@ TABLES: tuple[Table, ...] = (
     *clipping.TABLES,
     *linear.TABLES,
     *surroundings.TABLES,
+    *recipes.TABLES,
 )
