@@ -1,9 +1,9 @@
 """Write the tables of the pages of figures from results/*.json, and look for regressions.
 
 Without arguments the tables of docs/performance.md, of the pages with all linear models and
-solvers, and of docs/recipes.md are written between their markers, and two pictures of steps are drawn. ``--check``
-compares the files of results with those of a commit instead, and fails if a ratio has become more
-than 10 % worse.
+solvers, and of docs/recipes.md are written between their markers, and two pictures of steps are
+drawn. ``--check`` compares the files of results with those of a commit instead, and fails if a
+ratio has become more than 10 % worse.
 """
 
 from __future__ import annotations

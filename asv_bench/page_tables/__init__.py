@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md and docs/recipes.md: which rows of which results each of them shows."""
+"""The tables of docs/performance.md and docs/recipes.md: which rows of results each shows."""
 
 from __future__ import annotations
 
