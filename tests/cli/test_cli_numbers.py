@@ -5,11 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from common.dask_cluster import processes
 
 from tfopt.linear_model import FTRLClassifier, FTRLRegressor, LinearClassifier, LinearRegressor
 from tfopt.linear_model.model_file import read_model
 
 ROWS = 60
+
+
+@pytest.fixture(scope="module")
+def there():
+    """The address of a cluster, which takes longer to start than a test of it."""
+    with processes(2) as client:
+        yield client.scheduler.address
 
 
 @pytest.fixture
@@ -122,7 +130,7 @@ def test_a_stream_has_an_offset(cli, rows, loss):
 
 
 @pytest.mark.parametrize("name", [*LABEL, "parts"])
-def test_blocks_and_a_cluster_have_an_offset(cli, rows, folder, name):
+def test_blocks_and_a_cluster_have_an_offset(cli, rows, folder, there, name):
     """The same file with and without a cluster: of the rows of a file, or of a folder's files."""
     flags = [*NUMBERS, *LABEL.get(name, ["--label", "y"]), "--loss", "poisson", "--quiet"]
     if name == "parts":
@@ -131,11 +139,11 @@ def test_blocks_and_a_cluster_have_an_offset(cli, rows, folder, name):
             rows[20 * k : 20 * k + 20].to_csv(f"parts/{k}.csv", index=False)
         flags += ["--format", "csv"]
     found = {}
-    for place in (["--blocks", "files" if name == "parts" else "3"], ["--workers", "2"]):
-        blocks = ["--blocks", "3"] if name != "parts" and "--workers" in place else []
+    for place in (["--blocks", "files" if name == "parts" else "3"], ["--dask", there]):
+        blocks = ["--blocks", "3"] if name != "parts" and "--dask" in place else []
         assert cli("train", name, *flags, *place, *blocks).code == 0
         found[place[0]] = (folder / "model.npz").read_bytes()
-    assert found["--blocks"] == found["--workers"]
+    assert found["--blocks"] == found["--dask"]
     X, y, w, offset = rows[["a", "b", "c"]].to_numpy(), rows["y"], rows["w"], rows["o"].to_numpy()
     expected = LinearRegressor("poisson").fit(X, y, w, offset=offset)
     np.testing.assert_allclose(read_model("model.npz").weights, expected.coef_, atol=1e-2)
@@ -180,7 +188,7 @@ def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
         ("train two.svm --offset o --loss hinge", 1, "an offset of a classifier needs a smoo"),
         ("train two.svm --offset o --solver sdca", 1, "of a classifier needs solver='auto' or"),
         ("train two.svm --offset o --blocks 2", 1, "an offset of a classifier needs num_loss_part"),
-        ("train two.svm --offset o --workers 2", 1, "an offset of classes is not for blocks"),
+        ("train two.svm --offset o --dask {there}", 1, "an offset of classes is not for blocks"),
         ("cv two.svm --offset o", 2, "--offset of cv is for the losses of numbers, not of"),
         ("train data.svm --loss squared --offset o --test data.svm", 2, "does not go with --test"),
         ("train data.svm --loss squared --offset no", 1, "no: No such file or directory"),
@@ -191,11 +199,11 @@ def test_bad_files_of_weights(cli, rows, folder, solver, text, message):
         ("predict classes.npz data.svm --offset o", 1, "--offset is for two classes, or for"),
     ],
 )
-def test_what_is_refused(cli, rows, folder, arguments, code, message):
+def test_what_is_refused(cli, rows, folder, there, arguments, code, message):
     (folder / "classes.svm").write_text("1 1:1\n0 2:1\n2 1:3\n" * 20)
     (folder / "two.svm").write_text("1 1:1\n0 2:1\n" * 30)
     assert cli("train", "classes.svm", "--model", "classes.npz", "--quiet").code == 0
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    outcome = cli(*arguments.split())
+    outcome = cli(*arguments.format(there=there).split())
     assert outcome.code == code and message in outcome.err, outcome.err
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
