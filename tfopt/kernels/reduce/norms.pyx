@@ -233,23 +233,25 @@ def span_sums(cnp.ndarray array not None):
 
     Returns
     -------
-    ndarray of float64
-        One element for each span. All are finite only if the array is; of dtypes other than
-        float64, exactly if it is.
+    sums : ndarray of float64
+        One element for each span.
+    total : float
+        It is finite only if the array is; of dtypes other than float64, exactly if it is.
     """
     cdef batch b
     cdef bint any_double = False
     cdef list _held = hold([array])
     cdef cnp.ndarray made
+    cdef double total = 0
     memset(&b, 0, sizeof(b))
     try:
         _fill(&b, [array], None, None, SQUARES, &any_double)
         made = np.empty(b.n_spans)
         if b.n_spans:
             with nogil:
-                _total(&b, SQUARES, 1)
+                total = _total(&b, SQUARES, 1)
             memcpy(cnp.PyArray_DATA(made), b.spans, b.n_spans * sizeof(double))
-        return made
+        return made, total
     finally:
         _free(&b)
 

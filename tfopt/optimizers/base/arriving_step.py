@@ -153,7 +153,7 @@ class ArrivingStep:
             checked = checked_gradient(taken, variable)
             if copy:
                 checked = _copied(checked)
-            self._arrived[key] = _Arrived(checked, measured(of_rows(checked)))
+            self._arrived[key] = _Arrived(checked, measured(_array(checked)))
 
     def drop(self) -> None:
         """Forget the gradients that have arrived."""
@@ -228,7 +228,7 @@ class ArrivingStep:
     def _taken(self, scale: float, use_norm: float | None) -> ArrivedStep:
         arrived = self._in_order()
         grads: Mapping[str, Any] = dict.fromkeys(self._leaves) | {k: a.grad for k, a in arrived}
-        arrays = {id(of_rows(each.grad)): each.sums for _, each in arrived}
+        arrays = {id(_array(each.grad)): each.sums for _, each in arrived}
         total, nonfinite = self.norm, self.nonfinite
         # with the step, so that an interrupt after it does not leave them there to be taken again
         forgets = Attributes(self, {"_arrived": {}})
@@ -260,8 +260,13 @@ def _refuse_tracing() -> None:
         )
 
 
+def _array(grad: Any) -> np.ndarray:
+    array: np.ndarray = grad if type(grad) is np.ndarray else of_rows(grad)  # the test saves 2 us
+    return array
+
+
 def _copied(grad: Any) -> Any:
-    copied = with_values(grad, np.array(of_rows(grad)))
+    copied = with_values(grad, np.array(_array(grad)))
     if isinstance(copied, IndexedSlices):
         return IndexedSlices(copied.values, np.array(copied.indices), copied.dense_shape)
     return copied

@@ -77,8 +77,8 @@ def measured(array: np.ndarray) -> Measured:
     """
     if array.dtype.kind == "c":
         array = np.ascontiguousarray(array).ravel().view(array.real.dtype)
-    sums = span_sums(array)
-    finite = bool(np.isfinite(sums).all())
+    sums, total = span_sums(array)
+    finite = math.isfinite(total)
     if not finite and array.dtype == np.float64:
         finite = all_finite([array])  # squares may overflow
     return Measured(array, sums, finite)

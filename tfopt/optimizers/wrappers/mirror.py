@@ -184,7 +184,11 @@ class _MirroredStep(StepAround):
         stepped = {memory_of(handle) for handle in handles} if fused else set()
         owners = wrapper._store.owners
         # which a wrapper inside, or around this one, may have changed
-        self._others = [each for each in owners if memory_of(each) not in stepped]
+        others = [each for each in owners if memory_of(each) not in stepped]
+        hosted = [each for each in others if each.device == "cpu"]
+        self._others = [[each] for each in others if each.device != "cpu"]
+        if hosted:
+            self._others.append(hosted)  # by one call
 
     def prepare(
         self, grads: list[Any], scale: float, known: KnownNorms | None = None
@@ -192,7 +196,7 @@ class _MirroredStep(StepAround):
         """Check a step and return it."""
         step = self._inner.prepare(grads, scale, known)
         if step.counts:
-            step.writes += [self._copying([variable]) for variable in self._others]
+            step.writes += map(self._copying, self._others)
         return step
 
 
