@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     )
     from tfopt.autodiff.custom_gradient import custom_gradient
     from tfopt.autodiff.function import function
+    from tfopt.bags import Bags
     from tfopt.clip_ops import (
         clip_by_average_norm,
         clip_by_global_norm,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from tfopt.variable import Variable
 
 __all__ = [
+    "Bags",
     "Bind",
     "GradientTape",
     "IndexOutOfRangeError",
@@ -148,6 +150,7 @@ _MODULES = {
     "training_ops",
 }
 _ORIGINS = {
+    "Bags": "bags",
     "IndexedSlices": "indexed_slices",
     "SparseRows": "sparse_rows",
     "Variable": "variable",

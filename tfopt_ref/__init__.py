@@ -7,7 +7,7 @@ tfopt. These modules define a step of training; reading them takes an afternoon:
 2. `training_op`: what a rule is made of.
 3. `training_ops`: the rules, each with its equation. `reductions`: the sums that some of them need.
 4. `update`: a rule applied to a variable or to some rows of it, repeated ones among them.
-   `rounding` and `storage`: results in 16, 8 and 4 bits.
+   `rounding` and `storage`: results in 16, 8 and 4 bits. `bags`: pooled rows, and their gradient.
 5. `norms`: how squares are added up, and by which factors a norm keeps a limit.
 6. `clip_ops`: clipping by value and by norm, and its gradients.
    `means`: the weighted mean of several arrays.

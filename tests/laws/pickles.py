@@ -151,6 +151,13 @@ OTHERS = {
         other = {way}
         equal(value.dot(np.ones((4, 2))), other.dot(np.ones((4, 2))))
     """,
+    "Bags": """
+        value = tfopt.Bags([1, 8, 1], [0, 2], 9, "mean", [1.0, 2.0, 3.0])
+        other = {way}
+        table, g = random.standard_normal((9, 2)), random.standard_normal((2, 2))
+        equal(value.lookup(table), other.lookup(table))
+        equal(value.gradient(g).values, other.gradient(g).values)
+    """,
     "SDCAPath": """
         X = random.standard_normal((40, 3))
         y = X[:, 0] > 0

@@ -493,6 +493,16 @@ CALLS = {
         lambda: {"values": np.ones((2, 3)), "indices": np.array([1, 0])},
         {"dense_shape": (4, 3)},
     ),
+    "Bags": Call(
+        tfopt.Bags,
+        lambda: {"ids": np.array([1, 0]), "offsets": np.array([0, 2]), "n_rows": 3},
+        {
+            "ids": np.array([1, 1]), "offsets": np.array([0, 1]), "n_rows": 2, "pooling": "mean",
+            "weights": np.array([1.0, 2.0]), "include_last_offset": True,
+        },
+        lambda _, bags: [bags.lookup(np.ones((bags.n_rows, 2))), np.asarray(bags.gradient(
+            np.ones((len(bags), 2))))],
+    ),
     "SparseRows": Call(
         tfopt.SparseRows,
         lambda: {"X": sparse.csr_matrix(MATRIX)},

@@ -36,7 +36,7 @@ FLOORS = (
     "denormals storage threads",
     "core",
     "indexed_slices",
-    "sparse_conversion sparse_rows variable",
+    "bags sparse_conversion sparse_rows variable",
     "clip_ops",
     "checkpoints clip_grads io linalg means sdca_ops",
     "autodiff sdca_model",

@@ -442,6 +442,7 @@ GOOD: dict[str, Any] = {
     "update.dedup.put_in_order": lambda: [np.array([2, 1]), np.array([0, 1, 0]), Workspace()],
     "update.dedup.add_rows": lambda: [
         np.ones((3, 2)), np.array([0, 1, 0]), np.zeros((2, 2)), float("inf"), 1.0,
+        np.array([2, 1, 0]), np.ones(3),
     ],
     "reduce.norms.use_sums": lambda: [STEPS.sums_capsule],
     "reduce.norms.norm": lambda: [[np.ones(3), np.ones((2, 2)).T], [1.0, 2.0]],

@@ -1,6 +1,8 @@
 # cython: language_level=3
 """Sums of rows, each in the order in which its rows are given."""
 
+from libc.math cimport INFINITY
+
 from tfopt.kernels.platform.machine cimport prefetch_row
 from tfopt.kernels.platform.floats cimport real
 
@@ -30,6 +32,7 @@ cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_
     cdef char *base = <char *>sums
     cdef real *total
     cdef const real *row
+    cdef bint as_given = high == INFINITY and factor == 1
     if width == 1:
         for i in range(n):
             row = <const real *>(rows + places[i] * stride)
@@ -37,9 +40,16 @@ cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_
         return
     for i in range(n):
         if i + ROWS_AHEAD < n:
-            prefetch_row(&base, &row_bytes, 1, numbers[i + ROWS_AHEAD], fetched)
-            prefetch_row(&rows, &stride, 1, places[i + ROWS_AHEAD], fetched)
+            # what the one before it has fetched is there
+            if numbers[i + ROWS_AHEAD] != numbers[i + ROWS_AHEAD - 1]:
+                prefetch_row(&base, &row_bytes, 1, numbers[i + ROWS_AHEAD], fetched)
+            if places[i + ROWS_AHEAD] != places[i + ROWS_AHEAD - 1]:
+                prefetch_row(&rows, &stride, 1, places[i + ROWS_AHEAD], fetched)
         total = sums + numbers[i] * width
         row = <const real *>(rows + places[i] * stride)
-        for j in range(width):
-            total[j] = total[j] + limited(row[j], high, factor)
+        if as_given:
+            for j in range(width):
+                total[j] = total[j] + row[j]
+        else:
+            for j in range(width):
+                total[j] = total[j] + limited(row[j], high, factor)

@@ -1,7 +1,7 @@
 """Sum the rows of a sparse gradient that have the same index."""
 
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, uint32_t
+from libc.stdint cimport int32_t, uint16_t, uint32_t
 from libc.string cimport memset
 
 import numpy as np
@@ -9,15 +9,18 @@ import numpy as np
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.arrays.csr cimport check_length, index
+from tfopt.kernels.arrays.coerce cimport storage_of
 from tfopt.kernels.arrays.csr import check_indices
+from tfopt.kernels.arrays.layout cimport NATIVE, halves_in_use
 
 from tfopt.kernels.platform.floats cimport real
+from tfopt.kernels.platform.halves cimport widen_t
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, raise_flag, read_once, within,
+    fp_enter, fp_leave, fp_state, prefetch_row, raise_flag, read_once, within,
 )
-from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team
+from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team, team
 from tfopt.kernels.reduce.norms cimport sums_in_use
-from tfopt.kernels.reduce.row_sums cimport add_rows_t, limited
+from tfopt.kernels.reduce.row_sums cimport FETCHED, ROWS_AHEAD, add_rows_t, limited
 from tfopt.kernels.update.distinct cimport place_of, table_size
 
 cimport tfopt.kernels.platform.numpy_api as cnp
@@ -26,7 +29,7 @@ cnp.import_array()
 
 cdef enum:
     OWNED_BYTES = 2048  # sums are owned in blocks of this size, so as not to share cache lines
-    PIECE = 1024        # rows in which a thread looks for its own at a time
+    PIECE = 4096        # rows in which a thread looks for its own at a time
 
 
 cdef Py_ssize_t _number(const index[::1] indices, index[::1] distinct, Py_ssize_t[::1] place,
@@ -111,20 +114,26 @@ def put_in_order(index[::1] distinct not None, Py_ssize_t[::1] place not None, w
 
 cdef struct addition:
     add_rows_t add
-    char *rows              # contiguous, as the sums are
-    char *sums
-    Py_ssize_t row_bytes
-    Py_ssize_t width        # in real numbers, of which a complex one has two
-    const Py_ssize_t *place     # of each row's sum
-    Py_ssize_t n_rows, n_sums
+    char *rows
+    Py_ssize_t stride           # of rows, in bytes
+    char *sums                  # contiguous
+    Py_ssize_t sum_bytes
+    Py_ssize_t width            # in real numbers, of which a complex one has two
+    const Py_ssize_t *place     # of each term's sum
+    const Py_ssize_t *at        # of each term's row; NULL: one after another
+    const double *weights       # of the terms, or NULL
+    widen_t widen               # rows of 16 bits; or NULL
+    float *wide                 # a row for each thread
+    Py_ssize_t n_terms, n_rows, n_sums
     double bound, scale
+    bint flush
     int *outside
 
 
-cdef inline int _shift(Py_ssize_t row_bytes) noexcept nogil:
+cdef inline int _shift(Py_ssize_t sum_bytes) noexcept nogil:
     """The logarithm of the number of adjacent sums with one owner."""
     cdef int shift = 0
-    while row_bytes << shift < OWNED_BYTES and shift < 11:
+    while sum_bytes << shift < OWNED_BYTES and shift < 11:
         shift += 1
     return shift
 
@@ -133,7 +142,7 @@ cdef void _add_numbers(const addition *a, real *sums, const real *numbers) noexc
     """Add all rows, of one element, without a detour: by this thread alone."""
     cdef real high = <real>a.bound, factor = <real>a.scale
     cdef Py_ssize_t i, at
-    for i in range(a.n_rows):
+    for i in range(a.n_terms):
         at = read_once(&a.place[i])
         if not within(at, a.n_sums):
             raise_flag(a.outside)
@@ -141,68 +150,117 @@ cdef void _add_numbers(const addition *a, real *sums, const real *numbers) noexc
         sums[at] = sums[at] + limited(numbers[i], high, factor)
 
 
+cdef void _add_one_by_one(const addition *a, const Py_ssize_t *terms, const Py_ssize_t *sums,
+                          const Py_ssize_t *rows, Py_ssize_t n, float *wide) noexcept nogil:
+    """Add rows that have weights of their own, or 16 bits, in order."""
+    cdef Py_ssize_t i, stride = a.stride, zero = 0
+    cdef Py_ssize_t bytes_ = min(<Py_ssize_t>FETCHED, a.sum_bytes)
+    cdef char *given = a.rows
+    for i in range(n):
+        if i + ROWS_AHEAD < n:
+            prefetch_row(&given, &stride, 1, rows[i + ROWS_AHEAD], bytes_)
+        if a.widen != NULL:
+            a.widen(<const uint16_t *>(a.rows + rows[i] * stride), a.width, wide)
+        a.add(a.sums, &sums[i], a.rows if a.widen == NULL else <char *>wide, stride,
+              &rows[i] if a.widen == NULL else &zero, 1, a.width, a.bound,
+              a.scale if a.weights == NULL else a.weights[terms[i]])
+
+
 cdef void _add_owned_rows(const void *given, int owner, int owners) noexcept nogil:
     """Add the rows whose sums a thread owns, in order."""
     cdef const addition *a = <const addition *>given
-    cdef Py_ssize_t[PIECE] mine
+    cdef Py_ssize_t[PIECE] terms
     cdef Py_ssize_t[PIECE] sums
+    cdef Py_ssize_t[PIECE] rows
     cdef Py_ssize_t start = 0, i, n
-    cdef int shift = _shift(a.row_bytes)
+    cdef int shift = _shift(a.sum_bytes)
     cdef bint alone = owners == 1, outside = False
-    cdef fp_state caller = fp_enter(flush_denormals())
+    cdef bint plain = a.weights == NULL and a.widen == NULL
+    cdef fp_state caller = fp_enter(a.flush)
     for i in range(a.n_sums):
         if alone or (i >> shift) % owners == owner:
-            memset(a.sums + i * a.row_bytes, 0, a.row_bytes)
-    if alone and a.width == 1:
-        if a.row_bytes == 4:
+            memset(a.sums + i * a.sum_bytes, 0, a.sum_bytes)
+    if alone and a.width == 1 and plain and a.at == NULL:
+        if a.sum_bytes == 4:
             _add_numbers(a, <float *>a.sums, <const float *>a.rows)
         else:
             _add_numbers(a, <double *>a.sums, <const double *>a.rows)
-        start = a.n_rows
-    while start < a.n_rows:
+        start = a.n_terms
+    while start < a.n_terms:
         n = 0
-        for i in range(start, min(start + PIECE, a.n_rows)):    # always written, kept if owned
-            mine[n], sums[n] = i, read_once(&a.place[i])
-            outside |= not within(sums[n], a.n_sums)
+        for i in range(start, min(start + PIECE, a.n_terms)):   # always written, kept if owned
+            terms[n], sums[n] = i, read_once(&a.place[i])
+            rows[n] = i if a.at == NULL else read_once(&a.at[i])
+            outside |= not (within(sums[n], a.n_sums) and within(rows[n], a.n_rows))
             n += alone or (sums[n] >> shift) % owners == owner
         if outside:
             raise_flag(a.outside)
             break
-        a.add(a.sums, sums, a.rows, a.row_bytes, mine, n, a.width, a.bound, a.scale)
+        if plain:
+            a.add(a.sums, sums, a.rows, a.stride, rows, n, a.width, a.bound, a.scale)
+        else:
+            _add_one_by_one(a, terms, sums, rows, n, a.wide + owner * a.width)
         start += PIECE
     fp_leave(caller)
 
 
 def add_rows(cnp.ndarray rows not None, const Py_ssize_t[::1] place not None,
-             cnp.ndarray sums not None, double bound, double scale):
+             cnp.ndarray sums not None, double bound, double scale,
+             const Py_ssize_t[::1] at=None, const double[::1] weights=None):
     """Set each sum to the sum, in order, of the rows with its position.
 
-    Real rows are clamped to the bound first, and multiplied by the scale.
+    Real rows are clamped to the bound first, and multiplied by the scale. With `at`, the terms are
+    these rows instead of all in turn, which need not follow each other in memory; such sums keep
+    denormal numbers. With weights, these multiply the terms. Rows of 16 bits are added up in
+    float32.
     """
-    cdef int outside = 0, typenum = cnp.PyArray_TYPE(sums)
+    cdef int outside = 0, typenum = cnp.PyArray_TYPE(sums), storage = storage_of(rows)
     cdef bint is_complex = cnp.PyArray_ISCOMPLEX(sums)
     cdef bint is_double = typenum == cnp.NPY_FLOAT64 or typenum == cnp.NPY_COMPLEX128
     cdef addition a
     if (typenum not in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64, cnp.NPY_COMPLEX64, cnp.NPY_COMPLEX128)
-            or cnp.PyArray_TYPE(rows) != typenum or cnp.PyArray_NDIM(rows) != 2
-            or cnp.PyArray_NDIM(sums) != 2 or not cnp.PyArray_ISCARRAY_RO(rows)
-            or not cnp.PyArray_ISCARRAY(sums)):
+            or (storage > NATIVE and typenum != cnp.NPY_FLOAT32)
+            or (storage <= NATIVE and cnp.PyArray_TYPE(rows) != typenum)
+            or cnp.PyArray_NDIM(rows) != 2 or cnp.PyArray_NDIM(sums) != 2
+            or not cnp.PyArray_ISCARRAY(sums) or not _has_runs(rows)
+            or (at is None and not cnp.PyArray_ISCARRAY_RO(rows))):
         raise InvalidTypeError("rows and sums must be C-contiguous matrices of one type of floats")
     if is_complex and (bound != INFINITY or scale != 1):
         raise InvalidTypeError("complex rows cannot be clipped or scaled")
-    check_length("place", place.shape[0], cnp.PyArray_DIM(rows, 0))
+    a.n_terms = place.shape[0]
+    check_length("place", a.n_terms, cnp.PyArray_DIM(rows, 0) if at is None else at.shape[0])
     check_length("a row of sums", cnp.PyArray_DIM(sums, 1), cnp.PyArray_DIM(rows, 1))
-    if cnp.PyArray_SIZE(rows) == 0:
+    if weights is not None:
+        check_length("weights", weights.shape[0], a.n_terms)
+    if a.n_terms == 0 or cnp.PyArray_SIZE(rows) == 0:
         sums[...] = 0
         return
     a.add = sums_in_use().rows[is_double]
     a.rows, a.sums = cnp.PyArray_BYTES(rows), cnp.PyArray_BYTES(sums)
     a.width = cnp.PyArray_DIM(rows, 1) * (2 if is_complex else 1)
-    a.row_bytes = a.width * (8 if is_double else 4)
-    a.place, a.n_rows, a.n_sums = &place[0], place.shape[0], cnp.PyArray_DIM(sums, 0)
+    a.stride, a.sum_bytes = cnp.PyArray_STRIDE(rows, 0), a.width * (8 if is_double else 4)
+    a.widen, a.wide = NULL, NULL
+    cdef team threads = gather_team(a.n_terms * a.width, 2)
+    if storage > NATIVE:
+        a.widen = halves_in_use().widen[storage]
+        wide = np.empty((threads.size, a.width), np.float32)
+        a.wide = <float *>cnp.PyArray_DATA(<cnp.ndarray>wide)
+    a.n_rows, a.n_sums = cnp.PyArray_DIM(rows, 0), cnp.PyArray_DIM(sums, 0)
+    a.place, a.at = &place[0], NULL if at is None else &at[0]
+    a.weights = NULL if weights is None else &weights[0]
     a.bound, a.scale, a.outside = bound, scale, &outside
+    a.flush = at is None and flush_denormals()
     with nogil:
-        run_team(gather_team(cnp.PyArray_SIZE(rows), 2), _add_owned_rows, &a)
+        run_team(threads, _add_owned_rows, &a)
     if outside:
         check_indices(place, a.n_sums, "place")
+        if at is not None:
+            check_indices(at, a.n_rows, "at")
         raise InvalidArgumentError("place was changed while it was read")
+
+
+cdef bint _has_runs(cnp.ndarray rows):
+    """Whether each row is a run of numbers that can be read in place."""
+    return (cnp.PyArray_ISALIGNED(rows) and cnp.PyArray_ISNOTSWAPPED(rows)
+            and (cnp.PyArray_SIZE(rows) == 0 or cnp.PyArray_DIM(rows, 1) == 1
+                 or cnp.PyArray_STRIDE(rows, 1) == cnp.PyArray_ITEMSIZE(rows)))
