@@ -40,6 +40,9 @@ LIMITS: dict[str, dict[str, Any]] = {
     "own norms": {"clipnorm": 0.25},
     "values and norm": {"clipvalue": 0.5, "global_clipnorm": 0.25},
     "true rows": {"merge": "before", "global_clipnorm": 0.25},
+    "aggregated": {"gradient_aggregator": lambda pairs: pairs[::-1], "global_clipnorm": 0.25},
+    "transformed": {"gradient_transformers": [lambda pairs: pairs]},
+    "locked": {"use_locking": True, "global_clipnorm": 0.25},
 }
 
 
