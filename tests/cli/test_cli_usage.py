@@ -269,7 +269,7 @@ def test_out_of_memory(cli, tiny, monkeypatch):
 @pytest.mark.parametrize(
     ("module", "packages", "command"),
     [
-        ("sklearn", "scikit-learn tqdm", "predict model.npz data.svm"),
+        ("sklearn", "scikit-learn tqdm", "convert model.npz m.json"),
         ("tqdm", "tqdm", "train"),
         ("matplotlib", "matplotlib", "train --plot loss.png"),
         ("skl2onnx", "skl2onnx", "train --model model.onnx"),

@@ -79,6 +79,14 @@ def class_weights(text: str) -> str:
 class_weights.__name__ = "list of weights"
 
 
+def pair(text: str) -> tuple[str, str]:
+    """Return two names in A,B."""
+    one, comma, other = text.partition(",")
+    if not comma or not one or one == other or "," in other:
+        raise argparse.ArgumentTypeError(f"must be two names, A,B, not {text!r}")
+    return one, other
+
+
 def factors_of(text: str) -> dict[str, float]:
     """Return the weights in LABEL=WEIGHT,... by the texts of labels."""
     factors: dict[str, float] = {}

@@ -12,6 +12,7 @@ from scipy import sparse
 from tfopt.cli.converters import factors_of
 from tfopt.cli.files import CommandError, File, show_label
 from tfopt.io import hash_features
+from tfopt.io.hashed_rows import HashedRows
 from tfopt.linear_model.encoding import Encoding
 from tfopt.linear_model.stored_model import Columns
 from tfopt.linear_model.table_facts import Table
@@ -43,7 +44,7 @@ class Data:
     zero_based : bool
         Whether the file counts features from 0.
     lines : ndarray of int64, shape (rows,)
-        The line number of each row, in the part of the file that was read.
+        The line number of each row, in the part of the file that was read; -1: it is not known.
     file : File
     n_skipped : int
         Malformed lines that were left out.
@@ -123,6 +124,8 @@ class Data:
 
     def features_for(self, n_features: int, is_hashed: bool) -> Any:
         """Return the features as a model of so many has them: hashed, or cut as `with_width`."""
+        if isinstance(self.features, HashedRows):
+            return self.features.as_plain()
         if is_hashed:
             return hash_features(self.features, n_features)
         return self.with_width(n_features).features
@@ -150,7 +153,8 @@ class Data:
 
     def row_error(self, row: int, message: str, token: str = "") -> CommandError:
         """Return an error about a row."""
-        return self.file.error(int(self.lines[row]), message, token or None)
+        line = int(self.lines[row])
+        return self.file.error(line if line >= 0 else None, message, token or None)
 
 
 def find_classes(name: str, labels: np.ndarray, loss: str) -> tuple[float, ...]:

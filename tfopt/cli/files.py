@@ -100,7 +100,7 @@ class File:
             yield self.path
 
     def error(
-        self, line: int, message: str, token: str | None = None, column: int | None = None
+        self, line: int | None, message: str, token: str | None = None, column: int | None = None
     ) -> CommandError:
         """Return ``name:line:column: message 'token'``; the line is counted from 1."""
         return CommandError(str(FileFormatError(self.name, message, line, column, token)))

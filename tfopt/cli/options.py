@@ -16,6 +16,7 @@ from tfopt.cli.converters import (
     non_negative,
     number,
     numbers,
+    pair,
     positive,
     power,
     separator,
@@ -26,6 +27,8 @@ __all__ = [
     "CERTIFIED",
     "CLASSIFICATION",
     "FILES",
+    "HASHED",
+    "LINES",
     "LOSSES",
     "LOSS_OPTIONS",
     "MODELS",
@@ -56,8 +59,9 @@ STREAM_LOSSES = tuple(loss for loss in LOSSES if loss not in JOINT)
 SAVED = ("auto", *STREAMS)
 #: What says that the files of a folder are the blocks.
 FILES = "files"
-FORMATS = ("libsvm", "csv", "parquet")
-TABLES, CSV, LIBSVM = ("csv", "parquet"), ("csv",), ("libsvm",)
+FORMATS = ("libsvm", "csv", "parquet", "vw")
+TABLES, CSV, LIBSVM, LINES = ("csv", "parquet"), ("csv",), ("libsvm",), ("csv", "vw")
+HASHED = (*LIBSVM, *LINES)
 
 
 @dataclass(frozen=True)
@@ -155,12 +159,12 @@ OPTIONS = (
     ),
     *_rows(
         "data", _FITS,
-        Option("--drop", "a column to leave out; repeatable", metavar="COL", formats=TABLES,
-               repeats=True),
-        Option("--categorical", "a column of text, even if of numbers; repeatable",
-               metavar="COL", formats=TABLES, repeats=True),
-        Option("--missing", "another text of missing values; repeatable", metavar="TEXT",
-               formats=CSV, repeats=True),
+        Option("--drop", "a column to leave out", metavar="COL", formats=TABLES,
+               together="columns", repeats=True),
+        Option("--categorical", "one of text, even if of numbers",
+               metavar="COL", formats=TABLES, together="columns", repeats=True),
+        Option("--missing", "another text of missing values; all are repeatable", metavar="TEXT",
+               formats=CSV, together="columns", repeats=True),
         Option("--scale", "give numbers mean 0 and deviation 1, as ftrl does", None,
                solvers=CERTIFIED, formats=TABLES),
     ),
@@ -180,13 +184,13 @@ OPTIONS = (
         "fit", _FITS,
         Option("--loss", "", choices=LOSSES, default="logistic",
                setting=True),
-        Option("--gamma", "of smooth_hinge: the width of its corner", positive, "X", shown="1",
+        Option("--gamma", "of smooth_hinge", positive, "X", shown="1", together="widths",
                losses=("smooth_hinge",), setting=True),
-        Option("--epsilon", "of huber; of insensitive ones", non_negative, "X",
-               shown="1.35, 0.1", losses=("huber", *INSENSITIVE), setting=True),
-        Option("--quantile", "of quantile: the share of labels below", share, "Q", shown="0.5",
-               losses=("quantile",), setting=True),
-        Option("--power", "of tweedie: of the mean, in the variance", power, "P", shown="1.5",
+        Option("--epsilon", "of huber, insensitive", non_negative, "X",
+               shown="1.35, 0.1", together="widths", losses=("huber", *INSENSITIVE), setting=True),
+        Option("--quantile", "of quantile: share below", share, "Q", shown="0.5",
+               together="shares", losses=("quantile",), setting=True),
+        Option("--power", "of tweedie", power, "P", shown="1.5", together="shares",
                losses=("tweedie",), setting=True),
         Option("--class-weight", "balanced, or LABEL=W,...", class_weights, "W",
                losses=CLASSIFICATION, setting=True),
@@ -237,8 +241,14 @@ OPTIONS = (
                solvers=STREAMS, setting=True),
         Option("--batch-size", "rows of a step", count(1), "N", 32, together="ftrl",
                solvers=STREAMS, setting=True),
-        Option("--hash", "hash features to N columns", count(1, 2**31 - 1), "N",
-               together="ftrl", solvers=STREAMS, formats=LIBSVM, setting=True),
+        Option("--hash", "hash to N features", count(1, 2**31 - 1), "N",
+               together="hash", solvers=STREAMS, formats=HASHED, setting=True),
+        Option("--numeric", "numbers", metavar="COL", together="hash",
+               solvers=STREAMS, formats=CSV, repeats=True),
+        Option("--cross", "a cross", pair, "A,B", together="hash",
+               solvers=STREAMS, formats=LINES, repeats=True),
+        Option("--no-header", "columns 0, 1, ...", None, together="hash",
+               solvers=STREAMS, formats=CSV),
     ),
     *_rows(
         "cluster", _TRAIN,

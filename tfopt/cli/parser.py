@@ -17,7 +17,9 @@ import tfopt
 from tfopt.cli.options import (
     CLASSIFICATION,
     CSV,
+    HASHED,
     LIBSVM,
+    LINES,
     MODELS,
     OPTIONS,
     PICTURES,
@@ -283,6 +285,8 @@ _KINDS = {
     TABLES: "tables (.csv, .tsv, .parquet, or --format)",
     CSV: "CSV files",
     LIBSVM: "LIBSVM files",
+    LINES: "CSV files and text of Vowpal Wabbit",
+    HASHED: "LIBSVM and CSV files, and text of Vowpal Wabbit",
 }
 
 
@@ -332,6 +336,10 @@ def _reading(arguments: argparse.Namespace) -> ReadOptions:
         },
         on_bad_line=arguments.on_bad_line or "error",
         has_classes=getattr(arguments, "loss", "logistic") in CLASSIFICATION,
+        hashes=getattr(arguments, "hash", None),
+        numeric=tuple(getattr(arguments, "numeric", None) or ()),
+        crosses=tuple(getattr(arguments, "cross", None) or ()),
+        has_header=not getattr(arguments, "no_header", None),
     )
 
 
@@ -353,6 +361,23 @@ def _check_model(parser: _Parser, arguments: argparse.Namespace) -> None:
     path = arguments.out if arguments.command == "convert" else arguments.model
     if os.path.splitext((path or "").lower())[1] not in ("", *MODELS):
         parser.error(f"{flag} needs a file name that ends in one of {', '.join(MODELS)}")
+
+
+def _check_hash(parser: _Parser, arguments: argparse.Namespace) -> None:
+    """Refuse options that do not go with text that is hashed, or only with it."""
+    format_ = arguments.reading.format_of(arguments.data)
+    if arguments.hash is None:
+        for name in ("numeric", "cross", "no_header"):
+            if getattr(arguments, name):
+                parser.error(f"--{name.replace('_', '-')} needs --hash")
+    elif format_ in LINES:
+        for name in ("categorical", "missing", "offset", *(("weight",) if format_ == "vw" else ())):
+            if getattr(arguments, name):
+                parser.error(f"--{name} does not go with --hash")
+        if format_ == "csv" and arguments.label is None:
+            parser.error("--hash needs --label, the column of the labels")
+    if format_ == "vw" and arguments.hash is None:
+        parser.error("text of Vowpal Wabbit needs --solver ftrl --hash N")
 
 
 def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
@@ -390,7 +415,7 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
 
 _Check = Callable[[_Parser, argparse.Namespace], None]
 _CHECKS: dict[str, tuple[_Check, ...]] = {
-    "train": (_check_columns, _check_model, _check_train),
+    "train": (_check_columns, _check_model, _check_hash, _check_train),
     "cv": (_check_columns, _check_cv, _check_model),
     "predict": (_check_columns,),
     "convert": (_check_model,),

@@ -11,7 +11,7 @@ __all__ = ["Base", "ReadOptions"]
 #: Whether features count from 0; "auto": if index 0 occurs.
 Base: TypeAlias = bool | Literal["auto"]
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+_FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".pq": "parquet", ".vw": "vw"}
 
 
 def _suffix(path: str) -> str:
@@ -27,7 +27,7 @@ class ReadOptions:
     Attributes
     ----------
     format : str
-        "libsvm", "csv", "parquet", or "auto": by the suffix of each file.
+        "libsvm", "csv", "parquet", "vw", or "auto": by the suffix of each file.
     zero_based : bool or "auto"
         Whether LIBSVM files count features from 0. "auto": unless index 0 occurs, from 1.
     label : str or None
@@ -46,6 +46,13 @@ class ReadOptions:
     on_bad_line : {"error", "skip"}
     has_classes : bool
         Whether labels are classes; a table's labels may then be text.
+    hashes : int or None
+        The number of hashed features of each row; None: they are not hashed.
+    numeric : tuple of str
+    crosses : tuple of (str, str)
+    has_header : bool
+        Of text that is hashed: columns of numbers, pairs of columns or namespaces, and whether the
+        first row names the columns.
     """
 
     format: str = "auto"
@@ -60,6 +67,14 @@ class ReadOptions:
     scale: bool = False
     on_bad_line: Literal["error", "skip"] = "error"
     has_classes: bool = True
+    hashes: int | None = None
+    numeric: tuple[str, ...] = ()
+    crosses: tuple[tuple[str, str], ...] = ()
+    has_header: bool = True
+
+    def is_hashed(self, path: str) -> bool:
+        """Return whether the rows of a file become hashed features as they are read."""
+        return self.hashes is not None and self.format_of(path) in ("csv", "vw")
 
     def format_of(self, path: str) -> str:
         """Return the format of a file."""

@@ -13,6 +13,7 @@ import numpy as np
 from tfopt import io
 from tfopt.cli.data import Data, Layout
 from tfopt.cli.files import CommandError, File, file_of, is_folder, sources_of
+from tfopt.cli.hashed_text import iter_text, read_text, totals_of
 from tfopt.cli.read_options import Base, ReadOptions
 from tfopt.cli.row_numbers import RowNumbers, read_numbers
 from tfopt.cli.rows import Blocks, Place, Rows, Summary
@@ -61,6 +62,9 @@ def read_data(file: str | File, options: ReadOptions, like: Layout | None = None
 
 def _read(file: File, options: ReadOptions, like: Layout | None) -> Data:
     """Do the same, but the features of a table to train on are a `Table`."""
+    _check_text(file, options)
+    if options.is_hashed(file.path):
+        return read_text(file, options)
     if options.format_of(file.path) != "libsvm":
         from tfopt.cli.tables import read_table  # loaded if needed only
 
@@ -86,6 +90,13 @@ def _read(file: File, options: ReadOptions, like: Layout | None) -> Data:
     return data
 
 
+def _check_text(file: File, options: ReadOptions) -> None:
+    if options.format_of(file.path) == "vw" and options.hashes is None:
+        raise CommandError(
+            f"{file.name}: is text of Vowpal Wabbit, which tfopt train --solver ftrl --hash N reads"
+        )
+
+
 def read_blocks(file: str | File, options: ReadOptions, like: Layout) -> Iterator[Data]:
     """Read a file block by block, at least one, so that it need not fit in memory."""
     file, empty = file_of(file) if isinstance(file, str) else file, True
@@ -98,6 +109,10 @@ def read_blocks(file: str | File, options: ReadOptions, like: Layout) -> Iterato
 
 def _blocks(file: File, options: ReadOptions, like: Layout) -> Iterator[Data]:
     zero_based = like.zero_based
+    _check_text(file, options)
+    if options.is_hashed(file.path):
+        yield from iter_text(file, options)
+        return
     if options.format_of(file.path) != "libsvm":
         from tfopt.cli.tables import iter_table  # loaded if needed only
 
@@ -143,6 +158,10 @@ def survey(files: list[File], options: ReadOptions) -> Surveyed:
 
     A malformed value in a LIBSVM file is found later, when its block is read.
     """
+    _check_text(files[0], options)
+    if options.is_hashed(files[0].path):
+        n_rows, weight, labels = totals_of(files, options)
+        return Surveyed(n_rows, options.hashes or 0, weight, labels, Layout(True, None))
     if options.format_of(files[0].path) != "libsvm":
         from tfopt.cli.table_survey import survey_table  # loaded if needed only
 

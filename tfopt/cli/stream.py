@@ -17,6 +17,7 @@ import numpy as np
 from tfopt import checkpoints, linear_model
 from tfopt.cli.data import Data, Layout, class_weights, find_classes, labels_of, targets
 from tfopt.cli.files import CommandError, File, file_of, kept_input, note, sources_of
+from tfopt.cli.hashed_text import reading_of
 from tfopt.cli.options import CLASSIFICATION
 from tfopt.cli.read_options import ReadOptions
 from tfopt.cli.readers import read_blocks, survey
@@ -24,6 +25,7 @@ from tfopt.cli.report import Progress, Result, note_model_size
 from tfopt.cli.settings import CheckpointFlags, Settings, check_origin, run_origin
 from tfopt.errors import InvalidArgumentError
 from tfopt.io.streams import open_binary
+from tfopt.io.text_options import HashedText
 from tfopt.linear_model.stored_model import Columns, StoredModel
 from tfopt.linear_model.validation import class_factors
 
@@ -80,8 +82,11 @@ def _fit(
             assert each is not None
             factors = {float(k): factor for k, factor in enumerate(each.tolist())}
         model.class_weight = factors
-    at = _Position()
-    saved = _Saved([*sources, *map(file_of, beside)], settings, files) if files.wanted else None
+    at, text = _Position(), None
+    if reading.is_hashed(sources[0].path):
+        text = reading_of(sources[0], reading)
+    inputs = [*sources, *map(file_of, beside)]
+    saved = _Saved(inputs, settings, files, text) if files.wanted else None
     if files.resume and saved and not saved.resume(model, at) and not files.quiet:
         note(f"{files.path}: not there, so training begins anew")
     layout = known.layout
@@ -93,6 +98,7 @@ def _fit(
         progress.advance(at.rows)
         for data in _blocks(sources, reading, settings, layout, at):
             started = time.perf_counter()
+            text = getattr(data.features, "reading", text)
             learned = data.labels.size
             _learn(model, data.features_for(n_features, settings.hash is not None), data, classes)
             at.seconds += time.perf_counter() - started
@@ -113,6 +119,7 @@ def _fit(
         optimizer={"name": "FTRL"},
         settings=settings.as_dict(),
         columns=layout.columns or Columns(),
+        reading=text,
     )
     rows, skipped = {"train": known.n_rows}, {"train": at.n_skipped // settings.epochs}
     result = Result(stored, {}, {}, rows, skipped, at.seconds, progress=at.progress)
@@ -172,13 +179,21 @@ def _tell(progress: Progress, model: Any, at: _Position, n_rows: int) -> None:
 class _Saved:
     """The file that a run is saved in, and taken up from."""
 
-    def __init__(self, inputs: list[File], settings: Settings, files: CheckpointFlags) -> None:
+    def __init__(
+        self,
+        inputs: list[File],
+        settings: Settings,
+        files: CheckpointFlags,
+        text: HashedText | None,
+    ) -> None:
         self._path = files.path
         content = hashlib.sha256()
         for file in inputs:
             with file.opened() as source, open_binary(source) as stream:
                 while piece := stream.read(2**20):
                     content.update(piece)
+        if text is not None:
+            settings = settings.replaced(**dataclasses.asdict(text))
         self._origin = run_origin(settings, {"train": content.hexdigest()})
 
     def save(self, model: Any, at: _Position) -> None:

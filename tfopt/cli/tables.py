@@ -51,9 +51,11 @@ class CsvFile(File):
     separator: str = ","
 
     def error(
-        self, line: int, message: str, token: str | None = None, column: int | None = None
+        self, line: int | None, message: str, token: str | None = None, column: int | None = None
     ) -> CommandError:
-        return super().error(line_of(self, line, self.separator), message, token, column)
+        if line is not None:
+            line = line_of(self, line, self.separator)
+        return super().error(line, message, token, column)
 
 
 def read_table(file: File, options: ReadOptions, like: Columns | None) -> Data:
