@@ -101,3 +101,15 @@ def test_corners_are_where_the_derivative_jumps(name: str, z: list[float]) -> No
 @each_loss
 def test_losses_without_curvature_have_corners(name: str) -> None:
     assert bool(LOSSES[name].corners(np.ones(1))) == (not LOSSES[name].is_smooth)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if LOSSES[name].is_linear_far])
+@given(z=st.lists(st.floats(-5, 5), min_size=1, max_size=20))
+def test_far_is_the_way_to_where_a_loss_bends(name: str, z: list[float]) -> None:
+    loss, at = loss_named(name, parameter(name)), np.array(z)
+    y = labels(name, at.size)
+    way, step = loss.far(at, y), 1e-6
+    assert (loss.gradient(at - way + step, y) == loss.gradient(at, y))[way > 2 * step].all()
+    assert (loss.gradient(at + way - step, y) == loss.gradient(at, y))[way > 2 * step].all()
+    bends = [loss.gradient(at + s * (way + step), y) != loss.gradient(at, y) for s in (-1, 1)]
+    assert (bends[0] | bends[1]).all()

@@ -135,6 +135,10 @@ class PointwiseLoss(Protocol):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return phi'(z; y)."""
 
+    def far(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return how far predictions are from where phi bends, if it is linear elsewhere."""
+        return np.zeros(z.shape)
+
     def least(self, y: np.ndarray) -> np.ndarray | float:
         """Return the least phi(z; y) of any z: what no model can avoid."""
         return 0.0

@@ -95,6 +95,10 @@ class SmoothHinge(_Margin):
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(-y * np.clip((1 - y * z) / self.gamma, 0, 1))
 
+    def far(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        u = 1 - y * z
+        return np.asarray(np.abs(u - np.clip(u, 0, self.gamma)))
+
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
         return z
 
@@ -193,6 +197,9 @@ class Huber(_Distance):
 
     def gradient(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.clip(z - y, -self.epsilon, self.epsilon))
+
+    def far(self, z: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.asarray(np.abs(_beyond(z - y, self.epsilon)))
 
     def clip_duals(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.clip(a, -self.epsilon, self.epsilon))

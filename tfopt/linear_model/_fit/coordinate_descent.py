@@ -29,12 +29,12 @@ from tfopt.linear_model._fit.unpenalized import check_separation, moved_duals
 
 __all__ = ["CoordinateDescent"]
 
-#: Sweeps end when they lower the model by less than this times the square of the relative gap: near
+#: Sweeps end when they lower the model by less than this times the square of the nearness: near
 #: the minimum a gap is of the order of the violations, and the primal of that of their squares.
 PRECISION = 1e-5
-#: Losses that are linear far from the minimum have no curvature there; the model uses at least this
-#: share of the largest one, or the relative gap if that is smaller.
-LEAST_CURVATURE = 0.1
+#: Losses that are linear far from the minimum have no curvature there: the model uses at least this
+#: share, times the nearness, of that of the parabola above them (iteratively reweighted squares).
+SECANT = 0.3
 #: Steps that promise mere rounding end when the gap is not below this share of the last.
 STALLED = 0.9
 
@@ -50,6 +50,9 @@ class _Descent:
     model : QuadraticModel
     predicted : ndarray or None
         X^T of the dual variables that the last step predicts.
+    nearness : float
+        About the relative gap, or the root of the decrease that the last step promised, relative to
+        the objective: where dual variables are scaled far the gap says little.
     last_gap : float
         Of the last certificate or, if the last point was not certified, of its estimate.
     """
@@ -58,7 +61,7 @@ class _Descent:
     tangents: Tangents
     model: QuadraticModel
     predicted: np.ndarray | None = None
-    relative_gap: float = 1.0
+    nearness: float = 1.0
     gradient: np.ndarray | None = None
     is_certified: bool = False
     last_gap: dict[bool, float] = dataclasses.field(
@@ -120,7 +123,8 @@ class CoordinateDescent(Steps):
         )
         w, losses = each.point[0], each.tangents.losses
         if problem.phi.is_linear_far:
-            least = min(LEAST_CURVATURE, each.relative_gap) / problem.phi.gamma
+            far = problem.phi.far(state.wx + state.bias, state.examples["y"])
+            least = SECANT * each.nearness / (problem.phi.gamma + 2 * far)
             bends = np.maximum(state.hess_pointwise, least * state.examples["weight"])
             state = state._replace(hess_pointwise=bends)
         point, each.is_certified, each.gradient = None, False, None
@@ -154,14 +158,15 @@ class CoordinateDescent(Steps):
         w, is_certified = each.point[0], each.is_certified
         if each.gradient is None:
             each.gradient = each.model.gradient(state, w)
-        each.relative_gap = min(point.relative_gap, 1.0)
-        precise = problem.phi.is_quadratic  # the model is exact
-        gap = min(each.relative_gap, self.tol) if precise else each.relative_gap
+        near = min(point.relative_gap, each.nearness)
+        near = min(near, self.tol) if problem.phi.is_quadratic else near  # the model is exact
         left = each.gradient.copy()
         left[:-1] += each.model.penalties.l2 * w
-        step, predicted = each.model.step(state, w, left, PRECISION * gap**2 * point.objective)
+        step, predicted = each.model.step(state, w, left, PRECISION * near**2 * point.objective)
         left[-1] = left[-1] if problem.intercept else 0.0
         promised = promised_decrease(problem, w, left, step)
+        share = promised / point.objective if point.objective else 0.0
+        each.nearness = min(point.relative_gap, math.sqrt(max(share, 0.0)), 1.0)
         gap_falls = point.gap <= STALLED * each.last_gap[is_certified]
         if not (gap_falls or promised > MIN_DECREASE * point.objective):
             return False
