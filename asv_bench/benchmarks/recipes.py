@@ -6,10 +6,13 @@ Both run in turns in one process, on one thread, and the CPU times are compared.
 from __future__ import annotations
 
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
 from statistics import median
 from time import process_time
 from typing import Any, NamedTuple
@@ -109,6 +112,157 @@ def federated_arrays() -> Pair:
     return Pair(lambda: server.finish_round(replies), theirs)
 
 
+# ---- offloading trainer
+
+#: The widths and the number of the layers of a transformer, whose weights these are: 25 M.
+WIDTH, LAYERS = 512, 8
+
+
+def offloading(clips: bool) -> Pair:
+    """From gradients in bfloat16 to weights in bfloat16."""
+    needed("torch")
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    shapes = [(3 * WIDTH, WIDTH), (WIDTH, WIDTH), (4 * WIDTH, WIDTH), (WIDTH, 4 * WIDTH), (WIDTH,)]
+    model = torch.nn.ParameterList(
+        [torch.randn(shape, dtype=torch.bfloat16) for shape in shapes * LAYERS]
+    )
+    grads = [torch.randn(p.shape, dtype=torch.bfloat16) / 100 for p in model]
+    masters = [p.detach().float().requires_grad_() for p in model]
+    halves = [p.detach().clone() for p in model]
+    adamw = torch.optim.AdamW(masters, 1e-3, weight_decay=0.01, fused=True)
+    limit = {"global_clipnorm": 1.0} if clips else {}
+    trainer = example("offloading_trainer").Trainer(
+        model, public("optimizers.AdamW")(1e-3, weight_decay=0.01, **limit)
+    )
+
+    def ours() -> None:
+        for k, (parameter, grad) in enumerate(zip(model, grads, strict=True)):
+            parameter.grad = grad
+            trainer._add(str(k), parameter)
+        trainer._arriving.take()
+
+    def theirs() -> None:
+        for master, grad in zip(masters, grads, strict=True):
+            master.grad = grad.float()
+        if clips:
+            torch.nn.utils.clip_grad_norm_(masters, 1.0)
+        adamw.step()
+        with torch.no_grad():
+            torch._foreach_copy_(halves, masters)
+
+    return Pair(ours, theirs)
+
+
+# ---- two towers
+
+ROWS, COLUMNS, BAGS, IDS = 200_000, 64, 1024, 20
+
+
+def two_towers() -> Pair:
+    """A step of 1024 users and items: 20 ids in each bag, by the same rules."""
+    needed("torch")
+    import torch
+
+    torch.set_num_threads(1)
+    random = np.random.default_rng(0)
+    towers = example("two_towers").TwoTowers(dict.fromkeys(("users", "items"), ROWS), COLUMNS)
+    batch = {
+        name: (random.zipf(1.2, BAGS * IDS) % ROWS, np.arange(BAGS) * IDS) for name in towers.tables
+    }
+    bags = {name: torch.nn.EmbeddingBag(ROWS, COLUMNS, mode="mean", sparse=True) for name in batch}
+    layers = {name: torch.nn.Linear(COLUMNS, COLUMNS, bias=False) for name in batch}
+    for name, table in towers.tables.items():
+        bags[name].weight.data.copy_(torch.from_numpy(table))
+        layers[name].weight.data.copy_(torch.from_numpy(towers.layers[name].numpy().T.copy()))
+    tables = torch.optim.Adagrad([each.weight for each in bags.values()], 0.05)
+    dense = torch.optim.Adam([each.weight for each in layers.values()], 1e-3)
+    given = {name: [torch.from_numpy(part) for part in bag] for name, bag in batch.items()}
+    places = torch.arange(BAGS)
+
+    def theirs() -> float:
+        users, items = (torch.tanh(layers[name](bags[name](*given[name]))) for name in batch)
+        loss = torch.nn.functional.cross_entropy(users @ items.T, places)
+        loss.backward()
+        for optimizer in (tables, dense):
+            optimizer.step()
+            optimizer.zero_grad()
+        return float(loss.detach())
+
+    return Pair(lambda: towers.step(batch), theirs)
+
+
+# ---- click stream
+
+LINES, FIELDS = 50_000, 20
+
+
+def _clicks(folder: Path) -> tuple[Callable[[], Any], list[list[str]]]:
+    """Return what learns a log that it writes, and the rows."""
+    random = np.random.default_rng(0)
+    fields = random.zipf(1.3, (LINES, FIELDS)) % 100_000
+    clicked = random.random(LINES) < 1 / (1 + np.exp(1 + (fields[:, 0] % 7 - 3) / 2))
+    rows = [
+        [str(int(y)), *(f"{value:x}" for value in row)]
+        for y, row in zip(clicked, fields.tolist(), strict=True)
+    ]
+    (folder / "log.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    stream = example("click_stream").Clicks
+
+    def ours() -> None:
+        (folder / "model").unlink(missing_ok=True)
+        for _ in stream(str(folder / "model")).learn(str(folder / "log.tsv")):
+            pass
+
+    return ours, rows
+
+
+def clicks_beside_vw() -> Pair:
+    """A log to a model, each from a file in its own format."""
+    needed("vowpalwabbit")
+    import vowpalwabbit
+
+    folder = Path(tempfile.mkdtemp())
+    ours, rows = _clicks(folder)
+    with (folder / "log.vw").open("w") as file:
+        for label, *texts in rows:
+            features = " ".join(f"{k}={text}" for k, text in enumerate(texts, 1))
+            file.write(f"{2 * int(label) - 1} | {features}\n")
+    options = (
+        "--ftrl --ftrl_alpha 0.1 --ftrl_beta 1 --l1 0.5 --loss_function logistic -b 18 --quiet "
+        f"--no_stdin -d {folder / 'log.vw'}"
+    )
+
+    def theirs() -> None:
+        workspace = vowpalwabbit.Workspace(options)
+        workspace.run_parser()
+        workspace.finish()
+
+    return Pair(ours, theirs)
+
+
+def clicks_beside_scikit_learn() -> Pair:
+    """The same from Python's strings, by stochastic gradients."""
+    needed("sklearn")
+    from sklearn.feature_extraction import FeatureHasher
+    from sklearn.linear_model import SGDClassifier
+
+    folder = Path(tempfile.mkdtemp())
+    ours, _ = _clicks(folder)
+    hasher = FeatureHasher(2**18, input_type="string")
+
+    def theirs() -> None:
+        model = SGDClassifier(loss="log_loss", random_state=0)
+        with (folder / "log.tsv").open() as file:
+            while lines := [line.rstrip("\n").split("\t") for line in islice(file, 5000)]:
+                X = hasher.transform([f"{k}={v}" for k, v in enumerate(row[1:])] for row in lines)
+                model.partial_fit(X, [int(row[0]) for row in lines], classes=[0, 1])
+
+    return Pair(ours, theirs)
+
+
 # ---- estimator
 
 
@@ -137,6 +291,11 @@ def estimator() -> Pair:
 PAIRS: dict[str, Callable[[], Pair]] = {
     "federated server, messages": federated_round,
     "federated server, arrays": federated_arrays,
+    "offloading trainer, clipped": lambda: offloading(True),
+    "offloading trainer, not clipped": lambda: offloading(False),
+    "two towers": two_towers,
+    "click stream, Vowpal Wabbit": clicks_beside_vw,
+    "click stream, scikit-learn": clicks_beside_scikit_learn,
     "estimator": estimator,
 }
 

@@ -16,6 +16,15 @@ RIVALS: dict[str, dict[str, tuple[str, str]]] = {
         "federated server, messages": ("a round, from messages to messages", "Flower's FedAdam"),
         "federated server, arrays": ("the mean, its check, and the step", "Flower's arithmetic"),
     },
+    "offloading trainer": {
+        "offloading trainer, clipped": ("a step, clipped", "torch's fused `AdamW`"),
+        "offloading trainer, not clipped": ("a step, not clipped", "torch's fused `AdamW`"),
+    },
+    "two towers": {"two towers": ("a step", "torch's `EmbeddingBag`, `Adagrad`, `Adam`")},
+    "click stream": {
+        "click stream, Vowpal Wabbit": ("50 000 rows", "`vw --ftrl`, from its own format"),
+        "click stream, scikit-learn": ("50 000 rows", "`FeatureHasher`, `SGDClassifier`"),
+    },
     "estimator": {"estimator": ("a fit", "`MLPRegressor`")},
 }
 #: What captions name.

@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import pickle
 import re
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from tfopt.errors import NotFiniteError
-from tfopt.optimizers import SGD, Adagrad, Adam, AdamW, Yogi
+from tfopt.optimizers import SGD, Adagrad, Adam, AdamW, Mirror, Yogi
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "recipes.md").read_text(encoding="utf-8")
@@ -139,3 +140,134 @@ def test_the_estimator_learns_with_any_loss_and_optimizer() -> None:
         np.testing.assert_array_equal(again.predict(X), predicted)
         np.testing.assert_array_equal(again.fit(X, y).predict(X), predicted)
     assert int(optimizer.iterations) == 0  # a copy has taken the steps
+
+
+# ---- offloading trainer
+
+
+def network(torch: Any) -> Any:
+    torch.manual_seed(1)
+    layers = torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)
+    return torch.nn.Sequential(*layers).to(torch.bfloat16)
+
+
+def loss_of(torch: Any, model: Any, k: int) -> Any:
+    x = torch.randn(32, 8, generator=torch.Generator().manual_seed(k)).to(torch.bfloat16)
+    return ((model(x) - x[:, :1] * x[:, 1:2]) ** 2).mean()
+
+
+def test_the_trainer_steps_as_one_call_with_all_gradients() -> None:
+    """And the model's parameters are the copies in 16 bits."""
+    torch = pytest.importorskip("torch")
+    offloading = example("offloading_trainer")
+    model, whole = network(torch), network(torch)
+    trainer = offloading.Trainer(model)
+    weights = {name: p.detach().float().numpy().copy() for name, p in whole.named_parameters()}
+    optimizer = Mirror(AdamW(1e-3, weight_decay=0.01, global_clipnorm=1.0))
+    for k in range(4):
+        norm = trainer.step(loss_of(torch, model, k))
+        loss_of(torch, whole, k).backward()
+        grads = {name: p.grad.float().numpy() for name, p in whole.named_parameters()}
+        optimizer.step(weights, grads)
+        wanted = np.sqrt(sum(np.sum(np.square(g, dtype=float)) for g in grads.values()))
+        np.testing.assert_allclose(norm, wanted, 1e-12)
+        for name, p in whole.named_parameters():
+            p.grad = None
+            p.data = torch.from_numpy(weights[name]).to(torch.bfloat16)
+            assert torch.equal(dict(model.named_parameters())[name], p)
+            np.testing.assert_array_equal(trainer.weights[name], weights[name])
+    assert trainer.steps == 4
+
+
+@pytest.mark.parametrize("storage", [None, "8bit"])
+def test_training_goes_on_from_a_file(storage: Any, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    offloading = example("offloading_trainer")
+    made = lambda: AdamW(1e-3, global_clipnorm=1.0, storage=storage)  # noqa: E731
+    model, path = network(torch), str(tmp_path / "run.safetensors")
+    whole = offloading.Trainer(model, made())
+    for k in range(4):
+        again = network(torch)
+        trainer = offloading.Trainer(again, made(), path)
+        assert trainer.steps == k
+        losses = [
+            float(t.step(loss_of(torch, m, k))) for t, m in ((whole, model), (trainer, again))
+        ]
+        assert losses[0] == losses[1]
+        trainer.save()
+    for one, two in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    torch = pytest.importorskip("torch")
+    model = network(torch)
+    trainer = example("offloading_trainer").Trainer(model)
+    before = {name: w.copy() for name, w in trainer.weights.items()}
+    assert not np.isfinite(trainer.step(loss_of(torch, model, 0) * float("nan")))
+    assert trainer.steps == 0 and int(trainer.optimizer.iterations) == 0
+    for name, weight in trainer.weights.items():
+        np.testing.assert_array_equal(weight, before[name])
+    assert np.isfinite(trainer.step(loss_of(torch, model, 0))) and trainer.steps == 1
+
+
+# ---- click stream
+
+
+def log_of_clicks(path: Path, n: int) -> list[dict[str, Any]]:
+    """Write a log; return its rows as dicts, with the labels under "0"."""
+    random = np.random.default_rng(0)
+    rows = []
+    for _ in range(n):
+        site, user = random.integers(0, 5), random.integers(0, 9)
+        clicked = random.random() < 1 / (1 + np.exp(3 - 1.5 * site))
+        rows.append({"0": int(clicked), "1": f"site{site}", "2": f"user{user}", "3": 0.5})
+    path.write_text("".join("\t".join(map(str, row.values())) + "\n" for row in rows))
+    return rows
+
+
+def test_a_log_is_learned_as_dicts_are_and_from_where_it_stopped(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    from tfopt.linear_model import load_model, save_model
+
+    clicks = example("click_stream")
+    log, path = tmp_path / "clicks.tsv", str(tmp_path / "model.pickle")
+    rows = log_of_clicks(log, 400)
+    options = {"numeric": [3], "block_size": 500}
+    whole = clicks.Clicks(str(tmp_path / "whole.pickle"), **options)
+    losses = list(whole.learn(str(log)))
+    assert whole.rows == 400 and whole.end == log.stat().st_size and losses[-1] < 0.6
+    found = []
+    while clicks.Clicks(path, **options).end < log.stat().st_size:
+        found.append(next(clicks.Clicks(path, **options).learn(str(log))))  # killed after a block
+    assert len(found) > 5 and found == losses
+    stream = clicks.Clicks(path, **options)
+    np.testing.assert_array_equal(stream.model.coef_, whole.model.coef_)
+    assert list(stream.learn(str(log))) == []  # nothing is new
+    with log.open("a") as file:
+        file.write("1\tsite9\tuser1\t0.5\n")
+    assert len(list(stream.learn(str(log)))) == 1 and stream.rows == 401
+    by_dicts = clicks.Clicks(str(tmp_path / "no.pickle")).model
+    features = [{k: v for k, v in row.items() if k != "0"} for row in rows]
+    by_dicts.partial_fit(features, [row["0"] for row in rows], classes=[0, 1])
+    np.testing.assert_array_equal(by_dicts.coef_, whole.model.coef_)
+    np.testing.assert_array_equal(
+        whole.answer(features[:9]), by_dicts.predict_proba(features[:9])[:, 1]
+    )
+    save_model(tmp_path / "served.npz", whole.model)
+    served = load_model(tmp_path / "served.npz")
+    np.testing.assert_array_equal(
+        served.predict_proba(features[:9]), whole.model.predict_proba(features[:9])
+    )
+    assert 20 * (tmp_path / "served.npz").stat().st_size < Path(path).stat().st_size
+    low, high = whole.answer([{"1": "site0"}, {"1": "site4"}])
+    assert low < 0.5 < high
+
+
+def test_the_click_stream_is_a_command(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    log_of_clicks(tmp_path / "clicks.tsv", 50)
+    command = [sys.executable, str(DOCS / "examples/click_stream.py"), "clicks.tsv", "m.pickle"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0 and shown.stdout.startswith("loss 0."), shown.stderr
+    assert (tmp_path / "m.pickle").exists()
