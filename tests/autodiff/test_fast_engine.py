@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import tracemalloc
@@ -38,25 +37,6 @@ def test_a_read_shares_the_memory_until_the_variable_is_written() -> None:
     assert not np.shares_memory(engine.peek(tensor), array)
     assert tensor.tolist() == [0, 1, 2, 3] and array.tolist() == [1, 2, 3, 4]
     assert variable._read() is not tensor
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        lambda v: v[1:3],
-        lambda v: v.reshape(2, 2),
-        lambda v: v.reshape(2, 2).T[0],
-        lambda v: np.broadcast_to(v, (3, 4)),
-        lambda v: tfopt.stop_gradient(v),
-        lambda v: np.ravel(v[::-1]),
-    ],
-)
-def test_a_view_keeps_its_value(view: Any) -> None:
-    variable = tfopt.Variable(np.arange(4.0))
-    tensor = view(variable)
-    known = tensor.tolist()
-    variable.assign(np.full(4, 9.0))
-    assert tensor.tolist() == known
 
 
 def test_a_write_copies_only_live_snapshots() -> None:
@@ -118,25 +98,6 @@ def test_a_tape_saves_the_value_of_its_time() -> None:
         z = y + w * w
     w.assign(100.0)
     assert float(tape.gradient(z, w)) == 14
-
-
-def test_an_optimizer_step_does_not_change_tensors() -> None:
-    w = tfopt.Variable(np.ones(3))
-    with tfopt.GradientTape(persistent=True) as tape:
-        loss = np.sum(w * w * w)
-    read = w._read()
-    for _ in range(2):
-        grad = tape.gradient(loss, w)
-        assert grad.tolist() == [3, 3, 3]
-        tfopt.optimizers.SGD(0.5).apply_gradients([(grad, w)])
-    assert read.tolist() == [1, 1, 1] and w.numpy().tolist() == [-2, -2, -2]
-
-
-def test_an_update_rule_does_not_change_tensors() -> None:
-    w = tfopt.Variable(np.ones(3))
-    read = w._read()
-    tfopt.training_ops.apply_gradient_descent(w, np.ones(3), alpha=0.5)
-    assert read.tolist() == [1, 1, 1] and w.numpy().tolist() == [0.5, 0.5, 0.5]
 
 
 def test_the_array_of_a_tensor_cannot_be_written() -> None:
@@ -223,39 +184,6 @@ def test_sums_are_made_only_in_the_engines_arrays() -> None:
 # ---- leaks
 
 
-def step(x: Any, w: Any) -> None:
-    with tfopt.GradientTape() as outer, tfopt.GradientTape() as tape:
-        outer.watch(x)
-        y = np.sum(np.tanh(x @ w)) + np.sum(w[[0, 1]])
-        grads = tape.gradient(y, [w])
-    assert grads[0] is not None
-
-
-def test_thousands_of_tapes_leave_nothing() -> None:
-    x, w = tfopt.constant(np.ones((2, 3))), tfopt.Variable(np.ones((3, 2)))
-    for _ in range(100):
-        step(x, w)
-    gc.collect()
-    gc.disable()
-    try:
-        objects, references = len(gc.get_objects()), sys.getrefcount(x)
-        for _ in range(5_000):  # until Python's own stocks of tuples are full
-            step(x, w)
-        tracemalloc.start()  # each step takes several times as long from here on
-        for _ in range(200):
-            step(x, w)
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(1_000):
-            step(x, w)
-        grown = tracemalloc.get_traced_memory()[0] - before
-        tracemalloc.stop()
-        assert len(gc.get_objects()) <= objects + 20
-        assert sys.getrefcount(x) == references
-        assert grown < 2_000
-    finally:
-        gc.enable()
-
-
 def test_reading_leaves_nothing_at_a_variable() -> None:
     w = tfopt.Variable(np.ones(3))
     for _ in range(1000):
@@ -265,30 +193,6 @@ def test_reading_leaves_nothing_at_a_variable() -> None:
 
 
 # ---- threads
-
-
-def test_threads_have_their_own_tapes() -> None:
-    failures: list[Any] = []
-    shared = tfopt.Variable(np.ones(4))
-    barrier = threading.Barrier(6)
-
-    def work(seed: int) -> None:
-        x = tfopt.constant(np.full(4, float(seed)))
-        barrier.wait()
-        for _ in range(200):
-            with tfopt.GradientTape() as tape:
-                tape.watch(x)
-                y = np.sum(x * x * shared)
-            gx, gw = tape.gradient(y, [x, shared])
-            if gx.tolist() != [2.0 * seed] * 4 or gw.tolist() != [float(seed) ** 2] * 4:
-                failures.append((seed, gx, gw))
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
 
 
 def test_a_tape_does_not_see_other_threads() -> None:
@@ -304,18 +208,18 @@ def test_a_tape_does_not_see_other_threads() -> None:
 
 def test_a_function_is_traced_once_by_all_threads() -> None:
     barrier, results = threading.Barrier(6), []
-    f = tfopt.function(lambda x: np.sum(np.exp(x) * 2.0))
+    f = tfopt.function(lambda x: np.sum(x * x) * 2.0)
 
-    def work() -> None:
+    def work(number: int) -> None:
         barrier.wait()
-        results.extend(float(f(np.zeros(3))) for _ in range(50))
+        results.extend(float(f(np.full(2, number - k))) - 4 * (number - k) ** 2 for k in range(50))
 
-    threads = [threading.Thread(target=work) for _ in range(6)]
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [6.0] * 300 and f.trace_count == 1
+    assert results == [0.0] * 300 and f.trace_count == 1
 
 
 # ---- operators
@@ -330,14 +234,3 @@ def test_conversions_that_lose_gradients_are_refused() -> None:
     with pytest.raises(TypeError):
         x[0] = 1
     assert array.tolist() == [1, 1, 1]
-
-
-def test_numpy_scalars_arrays_and_lists_meet_tensors() -> None:
-    x = tfopt.constant(np.float32([1, 2]))
-    for made in (x * 2, 2 * x, np.float32(2) * x, np.float32([2, 2]) * x, x * [2, 2]):
-        assert isinstance(made, tfopt.Tensor) and made.tolist() == [2, 4]
-    assert (x * 2.0).dtype == np.float32
-    assert isinstance(np.array([x, x * 2]), np.ndarray)
-    assert np.stack([x, 2 * x]).shape == (2, 2)
-    with pytest.raises(TypeError):
-        x * object()

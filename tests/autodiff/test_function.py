@@ -219,31 +219,6 @@ def test_rows_go_through() -> None:
     assert lookup.trace_count == 1
 
 
-def test_training_steps() -> None:
-    """A whole step in a function is what it is outside of one."""
-    data = np.random.default_rng(0).normal(size=(5, 8, 3))
-
-    def trained(wrapper: Any, name: str) -> Any:
-        w, b = tfopt.Variable(np.ones((3, 2))), tfopt.Variable(np.zeros(2))
-        optimizer = getattr(tfopt.optimizers, name)(0.1)
-
-        @wrapper
-        def step(x: Any) -> Any:
-            with tfopt.GradientTape() as tape:
-                loss = np.mean((np.tanh(x @ w + b) - 0.5) ** 2)
-            optimizer.minimize(loss, [w, b], tape=tape)
-            return loss
-
-        losses = [float(step(tfopt.constant(batch))) for batch in data]
-        return losses, w.numpy().tolist(), b.numpy().tolist(), int(optimizer.iterations)
-
-    for name in ("SGD", "Adamax", "Adam"):
-        plain, traced = trained(lambda f: f, name), trained(tfopt.function, name)
-        np.testing.assert_allclose(plain[0], traced[0], 1e-13)
-        np.testing.assert_allclose(plain[1], traced[1], 1e-13)
-        assert plain[3] == traced[3] == 5
-
-
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_orders(order: int) -> None:
     def derivative(f: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ from differences import check_grads
 
 import tfopt
 import tfopt_ref
+from tfopt.autodiff import check_grads as check_ours
 
 T = np.random.default_rng(0).normal(size=(3, 4))
 D = np.random.default_rng(1).normal(size=(3, 4))
@@ -51,6 +53,8 @@ def test_losses_that_are_refused() -> None:
         loss = tfopt.constant(1.0) * 2
     with pytest.raises(tfopt.InvalidArgumentError, match="No gradients provided"):
         optimizer.minimize(loss, [w], tape=tape)
+    with pytest.raises(tfopt.InvalidTypeError, match="wrap the arrays"):
+        optimizer.minimize(lambda: tfopt.constant(1.0), [np.ones(2)])
     assert float(w) == 3 and int(optimizer.iterations) == 0
 
 
@@ -93,6 +97,26 @@ def test_both_packages_train_alike() -> None:
 
     for fast, ref in zip(trained(tfopt), trained(tfopt_ref), strict=True):
         np.testing.assert_allclose(fast, ref, 1e-10, 1e-12)
+
+
+def test_slots_are_not_watched() -> None:
+    w = tfopt.Variable(np.ones(2), name="watched")
+    optimizer = tfopt.optimizers.Adam(0.1)
+    optimizer.minimize(lambda: np.sum(w * w), [w])
+    with tfopt.GradientTape() as tape:
+        _ = optimizer.get_slot(w, "m") * w
+    assert tape.watched_variables() == (w,)
+
+
+def test_catching_up_does_not_change_tensors() -> None:
+    table = tfopt.Variable(np.ones((6, 2)))
+    optimizer = tfopt.optimizers.Adam(0.1, sparse="catch_up")
+    for row in (4, 1):
+        optimizer.minimize(lambda row=row: np.sum(np.take(table, [row], axis=0) ** 2), [table])
+    read, known = table._read(), table.numpy().copy()
+    optimizer.flush()
+    assert (table.numpy() != known).any()
+    np.testing.assert_array_equal(read.numpy(), known)
 
 
 # ---- clipping
@@ -149,7 +173,74 @@ def test_clipping_in_a_function() -> None:
 def test_arrays_stay_arrays(impl: ModuleType) -> None:
     with impl.GradientTape():
         assert isinstance(impl.clip_by_norm(T, 1.0), np.ndarray)
+    assert isinstance(tfopt.clip_by_norm(tfopt.Variable(T), 1.0), np.ndarray)
     assert isinstance(impl.clip_by_norm(impl.constant(T), 1.0), impl.Tensor)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1.0])
+@pytest.mark.parametrize("zeros", [0, 2])
+def test_second_gradients_where_norms_are_zero(limit: float, zeros: int) -> None:
+    """Slices of zeros are not scaled, or to zeros: nothing of theirs depends on anything."""
+    x = T.copy()
+    x[:zeros] = 0
+    t = tfopt.constant(x)
+    for clip in (
+        lambda t: tfopt.clip_by_norm(t, limit, axes=[1]),
+        lambda t: np.stack([tfopt.clip_by_norm(row, limit) for row in t]),
+        lambda t: np.stack([tfopt.clip_by_global_norm([row], limit)[0][0] for row in t]),
+    ):
+        with tfopt.GradientTape() as outer:
+            outer.watch(t)
+            with tfopt.GradientTape() as inner:
+                inner.watch(t)
+                y = np.sum(clip(t) * np.arange(4.0))
+            slope = inner.gradient(y, t)
+            total = np.sum(slope * slope)
+        bends = outer.gradient(total, t).numpy()
+        assert np.isfinite(bends).all() and not bends[:zeros].any()
+
+
+def test_clipping_by_the_average_norm_has_gradients() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        check_ours(tfopt.clip_by_average_norm, [T, np.array(0.05)])
+
+
+def test_gradients_of_a_norm_in_float64_have_the_dtypes_of_the_tensors() -> None:
+    check_ours(lambda t, u: tfopt.global_norm([t, u], dtype="f8"), [T, np.array(-0.5)])
+    tensors = [tfopt.constant(x) for x in (np.float32([3, 0]), np.float16([4]), np.zeros(1))]
+    with tfopt.GradientTape() as tape:
+        tape.watch(tensors)
+        norm = tfopt.global_norm(tensors, dtype=np.float64)
+    assert norm.dtype == np.float64 and norm.numpy() == 5
+    found = tape.gradient(norm, tensors)
+    assert [(g.dtype, g.numpy().tolist()) for g in found] == [
+        (np.float32, [np.float32(0.6), 0]), (np.float16, [np.float16(0.8)]), (np.float64, [0]),
+    ]  # fmt: skip
+
+
+def test_clipping_tensors_gives_the_bits_of_arrays() -> None:
+    for f in (
+        lambda t: tfopt.clip_by_value(t, -0.1, 0.2),
+        lambda t: tfopt.clip_by_norm(t, 0.5),
+        lambda t: tfopt.clip_by_global_norm([t], 0.5)[0][0],
+        lambda t: tfopt.global_norm([t]),
+    ):
+        for array in (T, T.astype(np.float32)):
+            made = f(tfopt.constant(array))
+            assert isinstance(made, tfopt.Tensor) and made.dtype == array.dtype
+            np.testing.assert_array_equal(made.numpy(), f(array))
+
+
+def test_gradient_rows_are_clipped_as_rows() -> None:
+    table = tfopt.Variable(np.ones((4, 2)))
+    with tfopt.GradientTape() as outer:
+        with tfopt.GradientTape() as tape:
+            y = np.sum(np.take(table, [1, 1], axis=0) * 3.0)
+        (clipped,), _ = tfopt.clip_by_global_norm([tape.gradient(y, table)], 1.0)
+        assert isinstance(clipped, tfopt.IndexedSlices)
+    np.testing.assert_allclose(np.linalg.norm(np.asarray(clipped.values)), 1.0)
+    assert outer.watched_variables() == (table,)
 
 
 # ---- update rules
