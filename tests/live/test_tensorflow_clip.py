@@ -21,7 +21,7 @@ import tfopt
 
 tf = required_tensorflow()
 
-CASES = 60  # of each function and dtype
+CASES = 25  # of each function and dtype
 EVERY = [(call, dtype) for call in CALLS for dtype in call.dtypes]
 
 

@@ -24,7 +24,7 @@ from tfopt.rules import DTYPES, OPS, RULES, Rule, checks_of
 
 tf = required_tensorflow()
 
-CASES = 150  # of each rule, dtype and kind
+CASES = 60  # of each rule, dtype and kind
 BY_NAME = {rule.name: rule for rule in RULES}
 KINDS = [
     (rule, kind)

@@ -23,7 +23,7 @@ from tfopt.rules import DTYPES
 tf = required_tensorflow()
 
 STEPS = 10
-CONFIGURATIONS = 12  # of each optimizer and dtype
+CONFIGURATIONS = 5  # of each optimizer and dtype
 
 #: Values of an argument, of which each configuration takes one; each has its default too.
 ARGUMENTS: dict[str, dict[str, tuple[Any, ...]]] = {

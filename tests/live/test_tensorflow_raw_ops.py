@@ -21,7 +21,7 @@ import tfopt
 
 tf = required_tensorflow()
 
-CASES = 40  # of each op that has a result
+CASES = 20  # of each op that has a result
 
 #: Hyperparameters whose rank TensorFlow's shape function forgets, and its kernel refuses.
 FORGOTTEN = {"ApplyFtrlV2": "lr_power", "SparseApplyFtrlV2": "lr_power"}

@@ -20,7 +20,7 @@ from tfopt.kernels.linear.visits import sampled
 
 tf = required_tensorflow()
 
-CASES = 60  # of each loss
+CASES = 25  # of each loss
 SPARSE = (
     "sparse_example_indices", "sparse_feature_indices", "sparse_feature_values", "sparse_indices",
     "sparse_weights",
