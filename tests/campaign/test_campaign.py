@@ -38,7 +38,7 @@ from tfopt.errors import CheckpointError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="faults as Linux has them")
 #: The others are run by pytest anyway, or take too much memory.
-SHORT = [name for name in CHECKS if name not in ("properties", "sizes")]
+SHORT = [name for name in CHECKS if name not in ("programs", "properties", "sizes")]
 
 
 @pytest.mark.parametrize("name", SHORT)

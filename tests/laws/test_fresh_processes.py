@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("fresh_p
 #: Modules that start processes, or are for those that others start.
 SPAWNED = ("tfopt.cli", "tfopt.dask", "tfopt.mpi", "tfopt.ray")
 #: Of each law.
-PROGRAMS = 3
+PROGRAMS = 2
 EXAMPLES = {
     test.name: {"module": module.__name__, "name": test.name, "text": test.docstring}
     for module in modules(tfopt) + modules(tfopt_ref)

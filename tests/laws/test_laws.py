@@ -35,15 +35,16 @@ def _tried(law: Law, draws: list[Draw]) -> None:
 @pytest.mark.sampled_in_part
 @pytest.mark.parametrize("name", LAWS)
 def test_law(name: str, pytestconfig: pytest.Config) -> None:
-    """In a sample, a law is tried on its further draws alone."""
+    """In a sample, a law is tried on its further draws alone, and in the rest on the covering."""
     if not laws.can_be_tried(name):
         pytest.skip(f"it needs {' and '.join(laws.NEEDS[name])}")
     law = laws.found(name)
     seed = int(os.environ.get("TFOPT_SEED", "0"))
     random = np.random.default_rng(seed)
-    few = pytestconfig.option.sample
+    few, rest = pytestconfig.option.sample, pytestconfig.option.rest
     covering = [] if few else laws.covering(law, seed)
-    draws = [*covering, *(laws.drawn(law, random) for _ in range(law.further))]
+    further = 0 if rest and not few else law.further
+    draws = [*covering, *(laws.drawn(law, random) for _ in range(further))]
     _tried(law, draws)
     if few:
         return
