@@ -38,6 +38,9 @@ _NOT_CALLED = {
     "_transform_gradients": "give gradient_transformers",
 }
 
+#: What most steps are asked for: by what gradients are multiplied, and what is known of them.
+_PLAIN: tuple[float, KnownNorms | None] = (1.0, None)
+
 
 class OptimizerBase(Stateful):
     """Base class of everything that takes steps: `Optimizer` and `Wrapper`.
@@ -226,7 +229,9 @@ class OptimizerBase(Stateful):
         >>> w
         array([-0.675, -0.9  ])
         """
-        scale, known = self._asked(grad_scale, use_norm)
+        scale, known = _PLAIN
+        if grad_scale is not None or use_norm is not None:
+            scale, known = self._asked(grad_scale, use_norm)
         aggregates = bool(experimental_aggregate_gradients)
         taken = self._apply(grads_and_vars, aggregates, scale, known)
         return None if taken is None else self.iterations
@@ -253,8 +258,9 @@ class OptimizerBase(Stateful):
         repeated = self._repeated.of_pairs(pairs, aggregates)
         if repeated is not None:
             bound, grads = repeated
-            take = self._take_locked if bound.locks else self._carry_out
-            return take(bound, grads, scale, known)
+            if bound.locks:
+                return self._take_locked(bound, grads, scale, known)
+            return self._carry_out(bound, grads, scale, known)
         if not pairs:
             return None
         given = split_pairs(pairs)
@@ -371,21 +377,19 @@ class OptimizerBase(Stateful):
         >>> params["layers"][0]["w"].round(3).tolist()
         [[0.5, 0.5], [0.5, 0.5]]
         """
-        taken = self._step_tree(params, grads, *self._asked(grad_scale, use_norm))
+        scale, known = _PLAIN
+        if grad_scale is not None or use_norm is not None:
+            scale, known = self._asked(grad_scale, use_norm)
+        taken = self._step_tree(params, grads, scale, known)
         return None if taken is None else self.iterations
 
     def _step_tree(
-        self, params: Any, grads: Any, scale: float, known: KnownNorms | None
+        self, params: Any, grads: Any, scale: float, known: KnownNorms | None, held: bool = False
     ) -> PreparedStep | None:
         """Take one step of a structure; return it, or None if that is empty."""
-        if not self._locks:
-            return self._step_held(params, grads, scale, known)
-        with locked(*self._counts(), *(leaf for _, leaf in leaves(params))):
-            return self._step_held(params, grads, scale, known)
-
-    def _step_held(
-        self, params: Any, grads: Any, scale: float, known: KnownNorms | None
-    ) -> PreparedStep | None:
+        if self._locks and not held:
+            with locked(*self._counts(), *(leaf for _, leaf in leaves(params))):
+                return self._step_tree(params, grads, scale, known, True)
         places = self._places
         found = places.repeated(params, grads)
         repeated = self._repeated.of_variables(places.variables, found) if found else None

@@ -83,11 +83,8 @@ class RulesStep(Step):
             self._request.handles  # noqa: B018  # an array that has become read-only is refused
             if self._on_device:
                 grads = as_taken(grads, self._handles)
-        looked_at = self._looked_at
-        if known is not None and known.norm is not None:
-            looked_at = self._to_look_at
-        if looked_at:
-            self._refuse_infinite(grads, looked_at, ordinary, known)
+        if self._finite:
+            self._refuse_infinite(grads, ordinary, known)
         update = optimizer._next_update(self._count.next())
         if plan is None or not ordinary or update.rule != plan.rule:
             plan = self._plan = self._planned(update.rule, grads, ordinary)
@@ -137,10 +134,12 @@ class RulesStep(Step):
             raise InvalidTypeError("a step on a GPU cannot be observed")
         return Observer(calls, self._optimizer.clipvalue, scale, clips)
 
-    def _refuse_infinite(
-        self, grads: list[Any], looked_at: list[int], ordinary: bool, known: KnownNorms | None
-    ) -> None:
+    def _refuse_infinite(self, grads: list[Any], ordinary: bool, known: KnownNorms | None) -> None:
         """Raise `NotFinite` unless all gradients are finite; check those that are not ordinary."""
+        given = known is not None and known.norm is not None
+        looked_at = self._to_look_at if given else self._looked_at
+        if not looked_at:
+            return
         if ordinary and self._is_real:
             finite = all_finite(grads) if known is None else are_finite(grads, known)
         else:
