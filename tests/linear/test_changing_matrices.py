@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tfopt import IndexedSlices, SparseRows, linear_model
+from tfopt import Bags, IndexedSlices, SparseRows, linear_model
 from tfopt.io import hash_features
 from tfopt.optimizers import SGD
 
@@ -54,6 +54,14 @@ def rows() -> Call:
     return lambda X: (SparseRows(X).dot(np.ones(40)), SparseRows(X).gradient(np.ones(2000)))
 
 
+def bags() -> Call:
+    def pooled(X: Any) -> object:
+        made = Bags(X.indices, X.indptr, 40, include_last_offset=True)
+        return made.lookup(np.ones((40, 2))), made.gradient(np.ones((2000, 2)))
+
+    return pooled
+
+
 def slices() -> Call:
     return lambda X: np.asarray(IndexedSlices(np.ones(X.indices.size), X.indices, (40,)))
 
@@ -67,7 +75,11 @@ CALLS: dict[str, Callable[[], Call]] = {
     "fit of a sample": fit(linear_model.SDCAClassifier, solver="newton-cholesky"),
     "predict sparsified": predict(linear_model.SDCAClassifier, sparsify=True),
 }
-CSR_CALLS = {"SparseRows": rows, "hash_features": lambda: lambda X: hash_features(X, 16)}
+CSR_CALLS = {
+    "SparseRows": rows,
+    "Bags": bags,
+    "hash_features": lambda: lambda X: hash_features(X, 16),
+}
 CSR_CALLS["slices"] = slices
 for _name in linear_model.__all__:
     if hasattr(_kind := getattr(linear_model, _name), "fit"):
