@@ -47,8 +47,8 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         The largest number of epochs of `fit`; `partial_fit` makes one.
     n_hashes : int, optional
         The number of hashed features. Samples are then dicts from names to numbers or strings, as
-        for `sklearn.feature_extraction.FeatureHasher`, or the rows of a sparse matrix with any
-        number of columns, whose names are their numbers.
+        for `sklearn.feature_extraction.FeatureHasher`, the rows that `tfopt.io.iter_hashed` reads,
+        or those of a sparse matrix with any number of columns, whose names are their numbers.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalized.
     class_weight : dict or "balanced", optional
