@@ -1,14 +1,11 @@
 """Build the kernels; the rest of the package's configuration is in pyproject.toml."""
 
-import gc
+import importlib
 import importlib.util
 import os
 import re
-import shlex
-import subprocess
 import sys
 import sysconfig
-import tempfile
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,14 +13,16 @@ from types import ModuleType
 from typing import Any
 
 import numpy
-from Cython.Build import cythonize
 from Cython.Tempita import Template
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
-from setuptools.errors import BaseError, CCompilerError
+from setuptools.errors import BaseError
 
-KERNELS = Path("tfopt/kernels")
+HERE = Path("tfopt")
+KERNELS = HERE / "kernels"
+#: Declares what a processor has.
+HEADER = KERNELS / "platform/machine.h"
 RULES = Path("tfopt/rules")
 CUDA = Path("tfopt/cuda/src")
 MODULES = sorted(
@@ -130,36 +129,26 @@ if DEBUG:
     FLAGS = ["-O1", "-g", "-UNDEBUG", "-ftrapv", *ARITHMETIC, "-includedebug.h"]
 #: Flags without which the kernels would compute other bits, or not what a debug build is for.
 INDISPENSABLE = frozenset(("-ffp-contract=off", "-ftrapv", "-includedebug.h"))
-#: All flags of a compiler that knows none of those above.
-MSVC_FLAGS = ["/O2", "/fp:precise"]
-#: Whether a program can be run once it is built.
-NATIVE = "_PYTHON_HOST_PLATFORM" not in os.environ
-#: What a compiler has OpenMP for: its header and its library, which some come without. The library
-#: may be another C library's, as that of musl-gcc is: programs link with it, and do not start.
-OPENMP = """
-#include <omp.h>
-int parallel(void) {
-    int threads = 0;
-    #pragma omp parallel reduction(+: threads)
-    threads += omp_get_num_threads();
-    return threads;
-}"""
-#: Keeps what the last build here was, for neither Cython nor setuptools compares their flags.
-MODE = Path("build/mode")
-mode = "debug" if DEBUG else "release"
-switched = mode != (MODE.read_text() if MODE.exists() else "release")
+#: Whether the kernels are for this machine's processor alone: one instruction set less to compile.
+NATIVE = os.environ.get("TFOPT_NATIVE", "0") not in ("", "0")
 
 
 def import_file(name: str, path: Path) -> ModuleType:
-    """Import a file or folder by itself; its package cannot be imported before the build."""
+    """Import a file by itself; its package cannot be imported before the build."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # for relative imports among its parts
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
+building = ModuleType("building")  # whose package cannot be imported before the build
+building.__path__ = [str(KERNELS / "building")]
+sys.modules["building"] = building
+probes, reuse, translation = (
+    importlib.import_module(f"building.{name}") for name in ("probes", "reuse", "translation")
+)
 TRANSLATOR = import_file("translate_rules", CUDA / "translate_rules.py")
 FORMULAS = (KERNELS / "update/rules.pxd").read_text("utf-8")
 CudaLibrary = import_file("build_library", CUDA / "build_library.py").CudaLibrary
@@ -251,11 +240,6 @@ def extension(name: str, source: str, flags: list[str]) -> Extension:
         include_dirs=[numpy.get_include(), str(KERNELS / "platform")],
         extra_compile_args=FLAGS + flags,
         define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
-        depends=[
-            *map(str, KERNELS.glob("platform/*.h")),
-            str(KERNELS / "update/rules.pxd"),
-            *map(str, RULES.glob("*.py")),
-        ],
     )
 
 
@@ -299,7 +283,8 @@ class BuildKernels(build_ext):
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or PROCESSORS
-        self.force = self.force or switched
+        # `build_extension` decides what is made anew: setuptools would compare times alone
+        self.anew, self.force = bool(self.force), True
 
     def get_ext_filename(self, name: str) -> str:
         if name.endswith("libtfopt_cuda"):
@@ -307,25 +292,41 @@ class BuildKernels(build_ext):
         return super().get_ext_filename(name)
 
     def build_extension(self, extension: Extension) -> None:
-        if not isinstance(extension, CudaLibrary):
-            super().build_extension(extension)
+        target = Path(self.get_ext_fullpath(extension.name))
+        made_of = self.made_of(extension)
+        if not self.anew and reuse.restored(extension.name, made_of, target):
             return
-        library = Path(self.get_ext_fullpath(extension.name))
-        newest = max(Path(path).stat().st_mtime for path in extension.sources + extension.depends)
-        if self.force or not library.exists() or library.stat().st_mtime < newest:
-            library.parent.mkdir(parents=True, exist_ok=True)
-            extension.build(Path(self.build_temp, "cuda"), str(library), PROCESSORS)
+        if isinstance(extension, CudaLibrary):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            extension.build(Path(self.build_temp, "cuda"), str(target), PROCESSORS)
+        else:
+            super().build_extension(extension)
+        reuse.keep(extension.name, made_of, target)
+
+    def made_of(self, extension: Extension) -> str:
+        """Return the digest of all that a module is compiled from, and how."""
+        versions = numpy.__version__, sysconfig.get_config_var("SOABI")
+        if isinstance(extension, CudaLibrary):
+            asked = {k: v for k, v in os.environ.items() if k.startswith(("TFOPT_CUDA", "NVCC"))}
+            return reuse.digest([*extension.sources, *extension.depends], sorted(asked.items()))
+        commands = [getattr(self.compiler, name, None) for name in ("compiler_so", "linker_so")]
+        flags = extension.extra_compile_args, extension.extra_link_args, extension.define_macros
+        files = [*extension.sources, *sorted(KERNELS.glob("platform/*.h"))]
+        return reuse.digest(files, commands, flags, versions)
 
     def build_extensions(self) -> None:
-        if not self.compiles(""):
+        if not probes.compiles(self.compiler, ""):
             raise BaseError(
                 "tfopt needs a C compiler, and none works here: install one "
                 "(Debian, Ubuntu: apt install build-essential; Fedora: dnf install gcc; "
                 "macOS: xcode-select --install) and run pip again"
             )
-        self.leave_out_unknown_flags()
-        self.translate()
-        if self.compiles(OPENMP, "-fopenmp", run=NATIVE):
+        kernels = [module for module in self.extensions if not isinstance(module, CudaLibrary)]
+        without = probes.left_out(self.compiler, kernels, INDISPENSABLE) + self.others(kernels)
+        self.extensions = [module for module in self.extensions if module not in without]
+        kernels = [module for module in kernels if module not in without]
+        translation.translate(kernels, HERE, DIRECTIVES, f"tfopt.{SHARED}", self.anew)
+        if probes.compiles(self.compiler, probes.OPENMP, "-fopenmp", run=True):
             for module in filter(uses_openmp, self.extensions):
                 module.extra_compile_args.append("-fopenmp")
                 module.extra_link_args.append("-fopenmp")
@@ -337,93 +338,26 @@ class BuildKernels(build_ext):
             )
         # Python binds all functions of a module when it loads it, so that tables for binding them
         # later, a fiftieth of a wheel, are of no use.
-        if self.compiles("", "-fno-plt", "-Wl,-z,now"):
+        if probes.compiles(self.compiler, "", "-fno-plt", "-Wl,-z,now"):
             for module in self.extensions:
                 if not isinstance(module, CudaLibrary):
                     module.extra_compile_args.append("-fno-plt")
                     module.extra_link_args.append("-Wl,-z,now")
         # Names of static functions are a twelfth of a wheel; debuggers and the tests need them.
         is_wheel = "-g0" in FLAGS and "bdist_wheel" in self.distribution.commands
-        if is_wheel and self.compiles("", "-Wl,--strip-all"):
+        if is_wheel and probes.compiles(self.compiler, "", "-Wl,--strip-all"):
             for module in self.extensions:
                 module.extra_link_args.append("-Wl,--strip-all")
         super().build_extensions()
-        MODE.parent.mkdir(exist_ok=True)
-        write(MODE, mode)
 
-    def translate(self) -> None:
-        """Translate the modules to C."""
-        if switched:  # until all is built, so that a build after an interrupted one begins anew
-            MODE.parent.mkdir(exist_ok=True)
-            write(MODE, "unfinished")
-        modules = [module for module in self.extensions if not isinstance(module, CudaLibrary)]
-        # Looking for garbage among Cython's trees, most of which live on, would take as long as
-        # the translation itself. Not collected they are 1.1 GB in the end.
-        gc.disable()
-        try:
-            translated = cythonize(
-                modules,
-                compiler_directives=DIRECTIVES,
-                shared_utility_qualified_name=f"tfopt.{SHARED}",
-                force=switched,
-                cache="CYTHON_CACHE_DIR" in os.environ,
-            )
-        finally:
-            gc.enable()
-            gc.collect()
-        for module, new in zip(modules, translated, strict=True):
-            module.sources, module.depends = new.sources, new.depends
-
-    def leave_out_unknown_flags(self) -> None:
-        """Drop the flags that the compiler does not know, and instruction sets that need them."""
-        kernels = [module for module in self.extensions if not isinstance(module, CudaLibrary)]
-        msvc = self.compiler.compiler_type == "msvc"  # which accepts all, and ignores most
-        strict = ["-Werror"] if self.compiles("", "-Werror") else []  # clang warns of some
-
-        def spelled(flag: str) -> str | None:
-            if msvc or flag in INDISPENSABLE:
-                return None if msvc else flag
-            ways = dict.fromkeys((flag, flag.replace("=x86-64-", "=x86_64_")))  # gcc's, and zig's
-            return next((way for way in ways if self.compiles("", *strict, way)), None)
-
-        known = {
-            flag: spelled(flag)
-            for flag in sorted({flag for module in kernels for flag in module.extra_compile_args})
-        }
-        for module in kernels:
-            lacking = [flag for flag in module.extra_compile_args if known[flag] is None]
-            module.extra_compile_args = [*filter(None, map(known.get, module.extra_compile_args))]
-            if msvc:
-                module.extra_compile_args = [*MSVC_FLAGS]
-            if any(flag.startswith("-march=") for flag in lacking):
-                self.extensions.remove(module)
-                print(
-                    f"tfopt: {module.name} is left out, without which kernels are slower: the "
-                    f"compiler does not know {' '.join(lacking)}",
-                    file=sys.stderr,
-                )
-
-    def compiles(self, code: str, *flags: str, run: bool = False) -> bool:
-        """Return whether a program with this code compiles and links, and if wanted, starts."""
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder, "probe.c")
-            source.write_text(f"{code}\nint main(void) {{ return 0; }}\n", "utf-8")
-            try:
-                objects = self.compiler.compile(
-                    [str(source)], output_dir=folder, extra_postargs=list(flags)
-                )
-                # setuptools uses LDFLAGS only for shared libraries; without them a sanitizer in
-                # CFLAGS lacks its run-time library
-                linked = [*flags, *shlex.split(os.environ.get("LDFLAGS", ""))]
-                self.compiler.link_executable(
-                    objects, "probe", output_dir=folder, extra_postargs=linked
-                )
-                if run:
-                    program = Path(folder, self.compiler.executable_filename("probe"))
-                    subprocess.run([program], stderr=subprocess.DEVNULL, check=True)
-            except (CCompilerError, OSError, subprocess.CalledProcessError):
-                return False
-        return True
+    def others(self, kernels: list[Extension]) -> list[Extension]:
+        """Return the modules of instruction sets that this machine does not use, if it counts."""
+        if not (NATIVE and X86):
+            return []
+        has = {set_: probes.processor_has(self.compiler, set_, HEADER) for set_ in ("v3", "v4")}
+        unused = {"baseline"} if has["v3"] else set()  # v4 needs v3, whose loops it takes
+        unused |= {set_ for set_, there in has.items() if not there}
+        return [module for module in kernels if module.name.rpartition("steps_")[2] in unused]
 
 
 render_functions()

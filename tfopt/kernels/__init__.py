@@ -32,10 +32,15 @@ __all__ = [
 ]
 
 #: The instruction sets that are in this build and supported by this machine, the best one last.
-available: tuple[str, ...] = ("baseline",)
-for _name, _has in (("v3", runtime.has_v3), ("v4", runtime.has_v4)):
-    if _has() and find_spec(f"tfopt.kernels.update.steps_{_name}"):
-        available += (_name,)
+_SETS = {"baseline": True, "v3": runtime.has_v3(), "v4": runtime.has_v4()}
+available: tuple[str, ...] = tuple(
+    name for name, has in _SETS.items() if has and find_spec(f"tfopt.kernels.update.steps_{name}")
+)
+if not available:
+    raise ImportError(
+        "tfopt was built with TFOPT_NATIVE=1 on a machine with another processor: build it here",
+        name="tfopt",
+    )
 
 
 def _choose() -> str:

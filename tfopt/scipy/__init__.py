@@ -7,3 +7,7 @@ gradients end. Its ufuncs convert nothing, and have gradients under their own na
 from tfopt.scipy import linalg, special, stats
 
 __all__ = ["linalg", "special", "stats"]
+
+
+def __dir__() -> list[str]:
+    return __all__
