@@ -75,6 +75,7 @@ autosummary_context = {"common": {*COMMON, "convert_storage", "exclude_from_weig
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 autodoc_default_options = {"members": True, "undoc-members": False, "show-inheritance": True}
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the sections of parameters have them in words
 default_role = "autolink"  # names of objects in docstrings, and emphasis of all others
 nitpicky = True
