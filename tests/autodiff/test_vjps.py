@@ -93,6 +93,11 @@ def test_a_function_without_a_rule_fails_when_it_is_differentiated(impl: ModuleT
     assert np.asarray(tape.gradient(z, x)).tolist() == np.full((3, 4), 2.0).tolist()
 
 
+def test_segments_without_a_rule_are_found_by_name(impl: ModuleType) -> None:
+    y = np.maximum.reduceat(impl.constant(A), indices=[0, 2])
+    np.testing.assert_array_equal(np.asarray(y), np.maximum.reduceat(A, [0, 2]))
+
+
 def test_so_does_a_call_that_no_rule_covers(impl: ModuleType) -> None:
     x = impl.constant(A)
     with impl.GradientTape() as tape:

@@ -94,6 +94,9 @@ def _reductions() -> list[Case]:
         Case("logaddexp.reduce", lambda x: np.logaddexp.reduce(x, axis=1), (A,)),
         Case("add.reduce", lambda x: np.add.reduce(x * x, axis=1), (A,)),
         Case("add.reduceat", lambda x: np.add.reduceat(x * x, [0, 2], axis=1), (A,)),
+        Case(
+            "add.reduceat by name", lambda x: np.add.reduceat(x * x, indices=[0, 2], axis=1), (A,)
+        ),
         Case("add.reduceat, later", lambda x: np.add.reduceat(x, np.array([1, 2])) ** 2, (A,)),
         Case(
             "add.reduceat, in any order",

@@ -149,6 +149,8 @@ def _other_ufunc(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
             find(ufunc)
     if method == "accumulate" and ufunc in ACCUMULATIONS:
         return ACCUMULATIONS[ufunc](*inputs, **kwargs)
+    if method == "reduceat" and len(inputs) > 1:
+        kwargs.pop("indices", None)  # NumPy makes them an input, and leaves them here, too
     if method == "reduceat" and ufunc in SEGMENTS:
         return SEGMENTS[ufunc](*inputs, **kwargs)
     if method == "outer" and ufunc in UFUNCS and not kwargs:

@@ -63,6 +63,7 @@ class Operand(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         kwargs.pop("out", None)
+        kwargs.pop("indices", None)  # which are an input already
         return call(
             ufunc if method == "__call__" else getattr(ufunc, method), map(_stacked, inputs), kwargs
         )
