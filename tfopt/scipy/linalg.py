@@ -172,6 +172,8 @@ def _expm_rule(g: Any, y: Any, A: Any) -> Any:
 
     It is linear in `g`, which is scaled so that the other matrix is not larger than the adjoint.
     """
+    if A.ndim < 2:  # of one number SciPy makes a matrix
+        return np.reshape(g * conj(y), A.shape)
     size = np.max(np.abs(stop_gradient(g)), axis=(-2, -1), keepdims=True, initial=0)
     size = np.where(np.logical_and(size > 0, np.isfinite(size)), size, 1)
     turned = adjoint(A)
@@ -181,7 +183,7 @@ def _expm_rule(g: Any, y: Any, A: Any) -> Any:
     return expm(np.concatenate([above, below], -2))[..., :n, n:] * size
 
 
-_EXPM = Function("linalg.expm", (_expm_rule, "a"))
+_EXPM = Function("linalg.expm", (_expm_rule, "ay"))
 
 
 def expm(A: Any) -> Any:
