@@ -88,6 +88,8 @@ CASES: dict[str, Case] = {
        for trans in "NTC" for lower in (True, False) for unit in (True, False)},
     "solve_triangular for a vector": of("linalg.solve_triangular", SQUARE, V, lower=True),
     "cho_solve": by_root(True, SQUARE, SIDES[0]), "cho_solve, upper": by_root(False, SQUARE, V),
+    "expm of a number": of("linalg.expm", A[0, 0])._replace(
+        specified=lambda x: np.reshape(np.exp(x), (1, 1))),
     "expm": of("linalg.expm", SQUARE), "expm of small ones": of("linalg.expm", STACK / 100),
     "expm of large ones": of("linalg.expm", 4 * SQUARE),
     "norm.logpdf": density(A), "norm.logpdf, loc": density(A, B[0]),

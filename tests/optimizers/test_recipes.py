@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tfopt.errors import NotFiniteError
-from tfopt.optimizers import SGD, Adagrad, Adam, AdamW, Mirror, Yogi
+from tfopt.optimizers import SGD, Adagrad, Adam, AdamW, Mirror, RowwiseAdagrad, Yogi
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "recipes.md").read_text(encoding="utf-8")
@@ -271,3 +271,55 @@ def test_the_click_stream_is_a_command(tmp_path: Path) -> None:
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0 and shown.stdout.startswith("loss 0."), shown.stderr
     assert (tmp_path / "m.pickle").exists()
+
+
+# ---- two towers
+
+
+def pairs(seed: int) -> dict[str, Any]:
+    """Return a batch of six of ten users, each of three ids, and the items that belong to them."""
+    who = np.random.default_rng(seed).permutation(10)[:6]
+    bag = (3 * who[:, None] + np.arange(3)).reshape(-1), 3 * np.arange(6)
+    return {"users": bag, "items": bag}
+
+
+@pytest.mark.parametrize("optimizer", [None, lambda: RowwiseAdagrad(0.1),
+                                       lambda: Adam(0.01, sparse="lazy")])  # fmt: skip
+def test_towers_learn_what_belongs_together(optimizer: Any) -> None:
+    given = {} if optimizer is None else {"optimizer": optimizer()}
+    towers = example("two_towers").TwoTowers({"users": 50, "items": 30}, 8, seed=1, **given)
+    before = {name: table.copy() for name, table in towers.tables.items()}
+    losses = [towers.step(pairs(seed)) for seed in range(400)]
+    assert losses[0] > 1.5 and np.mean(losses[-20:]) < 0.5
+    everyone = np.arange(30), 3 * np.arange(10)
+    assert towers.score(everyone, everyone).argmax(axis=1).tolist() == list(range(10))
+    for name, table in towers.tables.items():  # no other row has moved
+        np.testing.assert_array_equal(table[30:], before[name][30:])
+        assert (table[:30] != before[name][:30]).any(axis=1).all()
+
+
+def test_towers_step_as_torch_does() -> None:
+    torch = pytest.importorskip("torch")
+    towers = example("two_towers").TwoTowers({"users": 50, "items": 30}, 8)
+    bags, layers = {}, {}
+    for name, table in towers.tables.items():
+        bags[name] = torch.nn.EmbeddingBag(*table.shape, mode="mean")
+        bags[name].weight.data = torch.from_numpy(table.copy())
+        layers[name] = torch.nn.Linear(8, 8, bias=False)
+        layers[name].weight.data = torch.from_numpy(towers.layers[name].numpy().T.copy())
+    tables = torch.optim.Adagrad([each.weight for each in bags.values()], 0.05)
+    dense = torch.optim.Adam([each.weight for each in layers.values()], 1e-3)
+    for seed in range(10):
+        batch = pairs(seed)
+        found = towers.step(batch)
+        users, items = (
+            torch.tanh(layers[name](bags[name](*map(torch.from_numpy, bag))))
+            for name, bag in batch.items()
+        )
+        loss = torch.nn.functional.cross_entropy(users @ items.T, torch.arange(6))
+        np.testing.assert_allclose(found, float(loss.detach()), 1e-4)
+        tables.zero_grad()
+        dense.zero_grad()
+        loss.backward()
+        tables.step()
+        dense.step()
