@@ -107,13 +107,13 @@ def test_bits(rule: Rule, dtype: Any, kind: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("rule", WITH_ROWS, ids=lambda rule: rule.name)
-@pytest.mark.parametrize("width", [1, 2, 7, 8, 15, 16, 31, 33, 41, 100])
+@pytest.mark.parametrize("width", [1, 7, 8, 16, 31, 33, 100])
 @each_dtype
 def test_many_rows_of_which_some_occur_again(rule: Rule, dtype: Any, width: int) -> None:
     """Parts of rows are stepped together, as far as the rows are distinct."""
     random = np.random.default_rng(width)
     indices = np.concatenate(
-        [random.permutation(150), random.integers(0, 150, 60), [3, 4, 3, 3], np.arange(149, 0, -1)]
+        [random.permutation(150), random.integers(0, 150, 30), [3, 4, 3, 3], np.arange(40, 0, -1)]
     )
     shapes = [*(rule.shape_of(name, (150, width)) for name in rule.operands[:-1])]
     shapes.append((indices.size, width))
