@@ -119,8 +119,9 @@ def race(prepare: Callable[[], Call], form: str) -> None:
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        *((name, form) for name in CALLS for form in ("csr", "csc", "coo")),
-        *((name, "csr") for name in CSR_CALLS),
+        *((name, "csr") for name in (*CALLS, *CSR_CALLS)),
+        # which each of them converts in the same way first
+        *((name, form) for name in [*CALLS][::4] for form in ("csc", "coo")),
     ],
 )
 def test_a_matrix_that_another_thread_writes_to(name: str, form: str) -> None:
