@@ -97,8 +97,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     }
     if rest:
         chosen = {item for item in items if item not in chosen or _is_run_again(item)}
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    out = len(items) - len(chosen)
     items[:] = [item for item in items if item in chosen]
+    config.hook.pytest_deselected(items=items[:1] * out)  # which are counted, and kept until the end
 
 
 def _is_run_again(item: pytest.Item) -> bool:
@@ -141,10 +142,14 @@ def _settings_restored():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Exempt the tests, over a million permanent objects, from garbage collection."""
+    """Exempt the tests, up to a million permanent objects, from garbage collection.
+
+    Those that are deselected are garbage.
+    """
     gc.disable()
     collected = yield
     gc.enable()
+    gc.collect()
     gc.freeze()
     return collected
 
