@@ -99,7 +99,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = {item for item in items if item not in chosen or _is_run_again(item)}
     out = len(items) - len(chosen)
     items[:] = [item for item in items if item in chosen]
-    config.hook.pytest_deselected(items=items[:1] * out)  # which are counted, and kept until the end
+    # which counts them, and would keep them until the end
+    config.hook.pytest_deselected(items=items[:1] * out)
 
 
 def _is_run_again(item: pytest.Item) -> bool:
