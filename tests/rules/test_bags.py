@@ -157,6 +157,18 @@ def test_a_table_that_is_written_to_as_it_is_read() -> None:
     assert bags.lookup(table, out=table[:2]).tolist() == [[6, 8], [6, 7]]
 
 
+def test_a_gradient_keeps_its_memory_until_it_is_gone() -> None:
+    """Then the next one gets it, as the system takes long to give new memory."""
+    bags, g = Bags([3, 0, 3], [0, 2], 4), np.ones((2, 300))
+    first = bags.gradient(g).values[:1]
+    second = bags.gradient(2 * g).values
+    assert first[0].tolist() == [2] * 300
+    assert second[0].tolist() == [4] * 300
+    where = second.ctypes.data
+    del second
+    assert bags.gradient(g).values.ctypes.data == where
+
+
 def test_representation() -> None:
     assert repr(Bags([3, 0, 3], [0, 2], 4)) == "Bags(2 bags of 3 ids, n_rows 4, pooling 'sum')"
     assert repr(Bags([1], [0], 4, "mean", [2])) == (
