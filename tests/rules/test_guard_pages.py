@@ -13,6 +13,7 @@ from ml_dtypes import bfloat16
 
 import tfopt
 from tfopt.kernels.arrays.csr import check_csr
+from tfopt.kernels.text.hashed_text import parse
 from tfopt.rules import Rule
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mprotect as Linux has it")
@@ -101,3 +102,20 @@ def test_checks_of_sparse_matrices(index: str, n_rows: int, at_end: bool) -> Non
     ends, columns = np.arange(n_rows + 1, dtype=index), np.arange(n_rows, dtype=index) % 3
     ends, columns = (Guarded(1 + a.nbytes // PAGE).array(a, at_end) for a in (ends, columns))
     check_csr(np.zeros(n_rows), columns, ends, (n_rows, 3))
+
+
+@pytest.mark.parametrize("at_end", [False, True], ids=["begin", "end"])
+@pytest.mark.parametrize("roles", [b"\3\1", b"\4\2", None], ids=["text", "numbers", "vw"])
+def test_hashed_text(guarded: list[Guarded], roles: bytes | None, at_end: bool) -> None:
+    random = np.random.default_rng(0)
+    parts = np.frombuffer(b'"",\n\r| :1a-.e', np.uint8)
+    for _ in range(3000):
+        values = random.choice(parts, random.integers(0, 30))
+        more = roles, [(0, 1)], 7, ord(","), roles is not None
+        for is_last in (False, True):
+            found = [
+                parse(text, is_last, [b"a", b"1"], *more, False, True)
+                for text in (guarded[0].array(values, at_end), values)
+            ]
+            for one, other in zip(*found, strict=True):
+                np.testing.assert_array_equal(one, other)

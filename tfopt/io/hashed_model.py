@@ -15,7 +15,15 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.imports import imported
 from tfopt.io.text_options import MAX_HASHES, HashedText
 
-__all__ = ["ARRAYS", "SCHEMA", "HashedModel", "arrays_in", "hashed_model", "read_hashed_model"]
+__all__ = [
+    "ARRAYS",
+    "SCHEMA",
+    "HashedModel",
+    "arrays_in",
+    "hashed_model",
+    "products",
+    "read_hashed_model",
+]
 
 #: What the document says of itself.
 SCHEMA, VERSION = "tfopt.hashed_model", 1
@@ -74,15 +82,7 @@ class HashedModel:
         ----------
         X : scipy.sparse.csr_matrix, shape (n_rows, n_hashes)
         """
-        sparse = imported("scipy.sparse")
-        places = np.searchsorted(self.indices, X.indices)
-        n = self.indices.size
-        known = np.append(self.indices, -1)[places] == X.indices
-        places[~known] = n  # a weight that is 0
-        rows = sparse.csr_matrix((X.data, places, X.indptr), (X.shape[0], n + 1))
-        weights = np.zeros((n + 1, len(self.bias)))
-        weights[:n] = self.weights.T
-        margins: np.ndarray = rows @ weights + self.bias
+        margins: np.ndarray = products(X, self.indices, self.weights.T) + self.bias
         return margins[:, 0] if len(self.bias) == 1 else margins
 
     def document(self) -> dict[str, Any]:
@@ -110,6 +110,28 @@ class HashedModel:
     def whole_document(self) -> dict[str, Any]:
         """Return all that is stored, with the numbers as lists."""
         return self.document() | {name: each.tolist() for name, each in self.arrays().items()}
+
+
+def products(X: Any, columns: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the products of a CSR matrix and weights of some of its columns; others have 0.
+
+    Memory is in proportion to the entries and the weights, however many columns there are.
+
+    Parameters
+    ----------
+    X : scipy.sparse.csr_matrix, shape (n_rows, n_columns)
+    columns : ndarray of int, shape (n_weights,)
+        Ascending.
+    weights : ndarray, shape (n_weights, n_problems)
+    """
+    n = columns.size
+    places = np.searchsorted(columns, X.indices)
+    places[np.append(columns, -1)[places] != X.indices] = n  # a weight that is 0
+    known = np.zeros((n + 1, weights.shape[1]))
+    known[:n] = weights
+    rows = imported("scipy.sparse").csr_matrix((X.data, places, X.indptr), (X.shape[0], n + 1))
+    found: np.ndarray = rows @ known
+    return found
 
 
 def arrays_in(document: Mapping[str, Any]) -> dict[str, np.ndarray]:

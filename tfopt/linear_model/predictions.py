@@ -15,6 +15,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tfopt.core.links import probabilities
+from tfopt.io.hashed_model import products
 from tfopt.kernels.arrays import csr
 from tfopt.linear_model.coefficients import CoefficientsMixin
 from tfopt.linear_model.evaluation import Deviance, explained
@@ -75,12 +76,17 @@ class LinearModel(CheckedData, CoefficientsMixin, BaseEstimator):  # type: ignor
         """Return x . w + b + offset, a column for each row of `coef_`."""
         check_is_fitted(self)
         X = self._validate_features(X, reset=False)
-        coef = (self.coef_ if sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)).T
+        coef: Any = (self.coef_ if sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)).T
         if X.shape[1] != coef.shape[0]:
             raise ValueError(f"X has {X.shape[1]} features, but coef_ has {coef.shape[0]}")
-        if sparse.issparse(coef):
-            product = checked_sparse(X, own=True) @ coef
-            scores: np.ndarray = product.toarray() if sparse.issparse(product) else product
+        if sparse.issparse(coef) and sparse.issparse(X):
+            entries = coef.tocoo()
+            columns, places = np.unique(entries.row, return_inverse=True)
+            weights = np.zeros((columns.size, coef.shape[1]))
+            np.add.at(weights, (places, entries.col), entries.data)
+            scores: np.ndarray = products(checked_sparse(X, own=True), columns, weights)
+        elif sparse.issparse(coef):
+            scores = X @ coef
         elif sparse.issparse(X):
             scores = _sparse_products(X, coef)
         elif X.dtype == coef.dtype:
