@@ -106,6 +106,22 @@ class File:
         return CommandError(str(FileFormatError(self.name, message, line, column, token)))
 
 
+@contextlib.contextmanager
+def errors_of(file: File) -> Iterator[None]:
+    """Convert errors of a file to one line."""
+    try:
+        yield
+    except FileFormatError as error:
+        if error.line is not None:
+            raise file.error(error.line, error.message, error.token, error.column) from error
+        raise CommandError(f"{file.name}: {error.message}") from error
+    except (BrokenPipeError, ModuleNotFoundError):
+        raise
+    except (OSError, ImportError) as error:  # of a compression that this Python has not
+        reason = getattr(error, "strerror", None) or error
+        raise CommandError(f"{file.name}: {reason}") from error
+
+
 def file_of(path: str) -> File:
     """Return the file that a user names."""
     return File(path, "<stdin>" if path == "-" else path)

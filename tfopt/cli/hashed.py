@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tfopt.cli.files import CommandError, file_of
+from tfopt.cli.files import CommandError, errors_of, file_of
 from tfopt.core.links import probabilities, response
 from tfopt.io.hashed_model import HashedModel
 from tfopt.io.hashed_text import read_blocks
@@ -38,7 +38,7 @@ class HashedBlocks:
     def __iter__(self) -> Iterator[np.ndarray]:
         model = self._model
         assert model.reading is not None
-        with self._file.opened() as source:
+        with errors_of(self._file), self._file.opened() as source:
             for block in read_blocks(source, model.reading, skips=self._skips, needs_labels=False):
                 with np.errstate(over="ignore", invalid="ignore"):
                     margins = model.margins(block.X)

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from tfopt.cli.data import Data
-from tfopt.cli.files import CommandError, File
+from tfopt.cli.files import CommandError, File, errors_of
 from tfopt.cli.read_options import ReadOptions
-from tfopt.errors import FileFormatError, InvalidArgumentError
+from tfopt.errors import InvalidArgumentError
 from tfopt.io.hashed_rows import HashedRows
 from tfopt.io.hashed_text import read_blocks
 from tfopt.io.libsvm import add_labels
@@ -43,18 +43,13 @@ def reading_of(file: File, options: ReadOptions) -> HashedText:
 def iter_text(file: File, options: ReadOptions) -> Iterator[Data]:
     """Read a file block by block."""
     reading, skips = reading_of(file, options), options.on_bad_line == "skip"
-    try:
-        with file.opened() as source:
-            for block in read_blocks(source, reading, skips=skips):
-                assert block.y is not None
-                if np.isnan(block.y).any():
-                    raise CommandError(f"{file.name}: a row has no label")
-                lines = np.full(block.y.size, -1)
-                more = block.n_bad, block.sample_weight
-                yield Data(block.X, block.y, True, lines, file, *more)
-    except FileFormatError as error:
-        more_known = error.message, error.line, error.column, error.token
-        raise CommandError(str(FileFormatError(file.name, *more_known))) from error
+    with errors_of(file), file.opened() as source:
+        for block in read_blocks(source, reading, skips=skips):
+            assert block.y is not None
+            if np.isnan(block.y).any():
+                raise CommandError(f"{file.name}: a row has no label")
+            lines, more = np.full(block.y.size, -1), (block.n_bad, block.sample_weight)
+            yield Data(block.X, block.y, True, lines, file, *more)
 
 
 def read_text(file: File, options: ReadOptions) -> Data:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tfopt import io
 from tfopt.cli.data import Data, Layout
-from tfopt.cli.files import CommandError, File, file_of, is_folder, sources_of
+from tfopt.cli.files import CommandError, File, errors_of, file_of, is_folder, sources_of
 from tfopt.cli.hashed_text import iter_text, read_text, totals_of
 from tfopt.cli.read_options import Base, ReadOptions
 from tfopt.cli.row_numbers import RowNumbers, read_numbers
@@ -224,22 +224,17 @@ def _common_base(found: Sequence[Survey | Summary], base: Base) -> tuple[bool, i
 
 @contextlib.contextmanager
 def _errors_of(file: File, options: ReadOptions) -> Iterator[None]:
-    """Convert errors of a file to one line."""
-    try:
-        yield
-    except FileFormatError as error:
-        if error.line is not None:
-            message = error.message
-            is_label = "label" in message and error.line == 1
+    """Convert errors of a LIBSVM file to one line."""
+    with errors_of(file):
+        try:
+            yield
+        except FileFormatError as error:
+            is_label = "label" in error.message and error.line == 1
             if is_label and options.format == "auto":
-                message += " (a table needs --format csv, or a name that ends in .csv)"
-            raise file.error(error.line, message, error.token, error.column) from error
-        raise CommandError(f"{file.name}: {error.message}") from error
-    except (BrokenPipeError, ModuleNotFoundError):
-        raise
-    except (OSError, ImportError) as error:  # of a compression that this Python has not
-        reason = getattr(error, "strerror", None) or error
-        raise CommandError(f"{file.name}: {reason}") from error
+                hint = " (a table needs --format csv, or a name that ends in .csv)"
+                more = error.message + hint, error.line, error.column, error.token
+                raise FileFormatError(error.name, *more) from error
+            raise
 
 
 # ---- rows in blocks
