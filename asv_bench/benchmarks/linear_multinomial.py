@@ -36,10 +36,12 @@ class Multinomial:
         model = LogisticRegression(C=C, solver=solver, tol=tol, max_iter=10_000)
         return model.fit(self.X, self.y)
 
-    def objective(self, model: Any, C: float) -> float:
+    def losses(self, model: Any) -> float:
         z = self.X @ model.coef_.T + model.intercept_
-        losses = logsumexp(z, axis=1) - z[np.arange(len(z)), self.y]
-        return float(losses.sum() + np.square(model.coef_).sum() / (2 * C))
+        return float((logsumexp(z, axis=1) - z[np.arange(len(z)), self.y]).sum())
+
+    def objective(self, model: Any, C: float) -> float:
+        return self.losses(model) + float(np.square(model.coef_).sum() / (2 * C))
 
     def time_fit(self, data: str, C: float) -> None:
         self.fit(C)
@@ -57,3 +59,20 @@ class Multinomial:
                     ratios.append(theirs / ours)
                     break
         return min(ratios)
+
+
+class MultinomialLasso(Multinomial):
+    """With l1 alone, whose only solver in scikit-learn is SAGA."""
+
+    SOLVERS = ("saga",)
+
+    def fit(self, C: float, tol: float = 1e-4) -> Any:
+        classifier = public("linear_model.SDCAClassifier")
+        return classifier("multinomial", l1=1 / C, l2=0.0, tol=tol).fit(self.X, self.y)
+
+    def rival(self, C: float, solver: str, tol: float) -> Any:
+        options = {"C": C, "solver": solver, "tol": tol, "max_iter": 10_000}
+        return LogisticRegression(l1_ratio=1.0, **options).fit(self.X, self.y)
+
+    def objective(self, model: Any, C: float) -> float:
+        return self.losses(model) + float(np.abs(model.coef_).sum() / C)

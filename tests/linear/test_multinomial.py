@@ -205,13 +205,12 @@ def test_warm_starts_paths_and_choices() -> None:
 @pytest.mark.parametrize(
     ("options", "where"),
     [
-        ({"l1": 1.0}, "l1=1.0"),
         ({"solver": "sdca"}, "solver='sdca'"),
         ({"solver": "newton-cholesky"}, "solver='newton-cholesky'"),
         ({"adaptive": True}, "adaptive=True"),
         ({"num_loss_partitions": 2}, "num_loss_partitions=2"),
         ({"num_loss_partitions": [40, 50]}, "in blocks"),
-        ({"l1": 1.0, "l2": 0.0}, "l1=1.0"),
+        ({"l1": 1.0, "solver": "sdca"}, "solver='sdca'"),
     ],
 )
 def test_what_does_not_apply_is_refused(options: dict[str, Any], where: str) -> None:

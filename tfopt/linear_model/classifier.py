@@ -11,13 +11,18 @@ import numpy as np
 from tfopt.errors import InvalidArgumentError
 from tfopt.linear_model._blocks.fit import TargetEncoding
 from tfopt.linear_model._fit.fit import FitResult
-from tfopt.linear_model._fit.multinomial import Multinomial, solve_multinomial
+from tfopt.linear_model._fit.multinomial import (
+    Multinomial,
+    MultinomialSteps,
+    solve_multinomial,
+)
+from tfopt.linear_model._fit.multinomial_descent import MultinomialDescent
 from tfopt.linear_model._fit.problem import Samples
 from tfopt.linear_model.block_fits import fit_partitions
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.literals import ClassifierLoss, Solver
 from tfopt.linear_model.losses import classification_losses
-from tfopt.linear_model.parameters import CG, CHOLESKY, SOLVERS
+from tfopt.linear_model.parameters import CG, CHOLESKY, DESCENT, SOLVERS
 from tfopt.linear_model.predictions import LinearClassifierMixin
 from tfopt.linear_model.signatures import keep_parameters
 from tfopt.linear_model.validation import (
@@ -51,7 +56,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge", "multinomial"}, default="logistic"
         "hinge" is max(0, 1 - y z), and "squared_hinge" its square, as of liblinear's ``-s 2``.
         "multinomial" is the cross-entropy of the softmax of all classes' scores, minimized by
-        Newton's method; for two classes it is "logistic". It needs ``l1=0``.
+        Newton's method, with l1 by coordinate descent; for two classes it is "logistic".
     l1 : float, default=0.0
         Penalty on the scale of the *sum* of losses, as in TensorFlow. The smaller l2 is in
         relation to it, the more epochs a fit takes.
@@ -243,7 +248,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         if self._phi.is_likelihood and self.l1 == 0 and self._is_plain:
             solvers.append(CHOLESKY)
         if self._is_multinomial:
-            solvers = ["auto", CG]
+            solvers = ["auto", DESCENT, CG]
         reasons = {
             "a smooth loss": self._phi.is_smooth,
             f"solver={' or '.join(map(repr, solvers))}": self.solver in solvers,
@@ -289,8 +294,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         if not self._is_multinomial:
             return
         for name, value, good in (
-            ("l1", self.l1, self.l1 == 0),
-            ("l2", self.l2, self.l2 != 0),
+            ("l2", self.l2, self.l2 != 0 or self.l1 > 0),
             ("solver", self.solver, self.solver == "auto" or SOLVERS[self.solver].is_joint),
             ("adaptive", self.adaptive, not self.adaptive),
             ("num_loss_partitions", self.num_loss_partitions, self.num_loss_partitions is None),
@@ -298,7 +302,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
             if not good or self._in_blocks:
                 where = "in blocks" if good else f"with {name}={value!r}"
                 raise InvalidArgumentError(
-                    "loss='multinomial' is solved by Newton's method over all samples, and not "
+                    "loss='multinomial' is solved by steps of all samples at once, and not "
                     f"{where}: set loss='logistic', which separates each class from the rest"
                 )
 
@@ -313,13 +317,16 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
             *(samples.rows, codes, n, samples.weights, n_features),
             *(self._l2(), bool(self.fit_intercept), samples.n_threads),
             None if samples.offset is None else np.ascontiguousarray(samples.offset.T),
+            float(self.l1),
         )
-        last = self._last_fit(n_samples, n, n_features, samples.shift)
+        last = self._last_fit(n_samples, n, n_features, samples.shift, samples.scale)
         start = np.zeros((n, n_features + 1))
         if last is not None:
             start[:, :-1], start[:, -1] = last.w, last.bias if self.fit_intercept else 0.0
         with self._solver_options() as options:
-            result, duals = solve_multinomial(problem, start, options)
+            descends = problem.l1 > 0 or options.solver == DESCENT
+            steps = (MultinomialDescent if descends else MultinomialSteps)(problem)
+            result, duals = solve_multinomial(problem, start, options, steps)
         return FitResult([result], duals, samples.shift, (n_samples,), scale=samples.scale)
 
     def _set_attributes(self, fit: FitResult) -> None:

@@ -152,7 +152,7 @@ SOLVERS = {
     SDCA: Needs(smooth=None, takes_l1=True, visits=True),
     CHOLESKY: Needs(most_features=5000, without_penalty=True),
     CG: Needs(is_joint=True),
-    DESCENT: Needs(takes_l1=True, l2=False, takes_each=True, takes_offset=True),
+    DESCENT: Needs(takes_l1=True, l2=False, takes_each=True, takes_offset=True, is_joint=True),
     INTERIOR: Needs(smooth=False, takes_l1=True, l2=False, most_features=5000, takes_each=True),
 }
 

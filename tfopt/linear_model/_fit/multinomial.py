@@ -31,13 +31,20 @@ from tfopt.linear_model._fit.work import CHEAP
 from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.parameters import CG, Parameters
 
-__all__ = ["Multinomial", "solve_multinomial"]
+__all__ = [
+    "Multinomial",
+    "MultinomialSteps",
+    "Place",
+    "feasible",
+    "solve_multinomial",
+    "with_best_intercepts",
+]
 
 #: The most Newton steps for the intercepts alone, and the change that ends them.
 INTERCEPT_STEPS, INTERCEPT_TOLERANCE = 20, 1e-12
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A point: its weights, scores, losses and probabilities, and the losses' gradient."""
 
     theta: np.ndarray
@@ -47,13 +54,13 @@ class _Place(NamedTuple):
     gradient: np.ndarray
 
     @classmethod
-    def at(cls, problem: Multinomial, theta: np.ndarray, z: np.ndarray) -> _Place:
+    def at(cls, problem: Multinomial, theta: np.ndarray, z: np.ndarray) -> Place:
         losses, p = problem.softmax(z)
         return cls(theta, z, losses, p, problem.gradient(problem.slopes(p)))
 
 
 def solve_multinomial(
-    problem: Multinomial, start: np.ndarray, options: Parameters
+    problem: Multinomial, start: np.ndarray, options: Parameters, steps: MultinomialSteps
 ) -> tuple[SolverResult, np.ndarray]:
     """Minimize the objective.
 
@@ -63,6 +70,7 @@ def solve_multinomial(
     start : ndarray, shape (n_classes, n_features + 1)
         Weights, and the intercepts as the last column.
     options : Parameters
+    steps : MultinomialSteps
 
     Returns
     -------
@@ -71,15 +79,15 @@ def solve_multinomial(
     ndarray, shape (n_classes, n_samples)
         The dual variables.
     """
-    why = f"{problem.n_classes} classes as one problem, {problem.n_features} features; "
-    why += "the Hessian is formed" if is_small(problem) else "products with the Hessian"
-    plan = Plan(CG, CG, f"{CG}: {why}", is_only=True, step_polishes=is_small(problem, CHEAP))
-    theta = start - start.mean(axis=0)
+    solver, (how, polishes) = steps.solver, steps.facts()
+    why = f"{problem.n_classes} classes as one problem, {problem.n_features} features; {how}"
+    plan = Plan(solver, solver, f"{solver}: {why}", is_only=True, step_polishes=polishes)
+    theta = start.copy()
+    theta -= theta.mean(axis=0) * (problem.l1 == 0)
     if problem.intercept and not theta.any():
         with np.errstate(divide="ignore"):
             theta[:, -1] = np.maximum(np.log(problem.class_sums), -1e3)
         theta -= theta.mean(axis=0)
-    steps = MultinomialSteps(problem)
     minimization = Minimization(plan, steps, None, steps.keep_best, options, 1)
     minimization.begin_steps(0, theta, 0.0)
     minimization.run()
@@ -95,10 +103,17 @@ class MultinomialSteps(Steps):
         The dual variables of the best certificate.
     """
 
+    solver = CG
+
     def __init__(self, problem: Multinomial) -> None:
         self.problem, self._system = problem, MultinomialSystem(problem)
-        self._place: _Place | None = None
+        self._place: Place | None = None
         self._q = self.duals = np.zeros((problem.n_classes, len(problem.codes)))
+
+    def facts(self) -> tuple[str, bool]:
+        """Return how a step is found, and whether it is cheap enough to polish a solution."""
+        how = "the Hessian is formed" if is_small(self.problem) else "products with the Hessian"
+        return how, is_small(self.problem, CHEAP)
 
     @property
     def active(self) -> Collection[int]:
@@ -106,7 +121,7 @@ class MultinomialSteps(Steps):
 
     def start(self, k: int, w: np.ndarray, bias: float) -> None:
         """Begin at weights with the intercepts as their last column."""
-        self._place = _Place.at(self.problem, w, self.problem.scores(w))
+        self._place = Place.at(self.problem, w, self.problem.scores(w))
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
@@ -123,7 +138,7 @@ class MultinomialSteps(Steps):
             return {}
         assert self._place is not None
         theta = self._place.theta
-        place = _Place.at(self.problem, theta, self.problem.scores(theta))
+        place = Place.at(self.problem, theta, self.problem.scores(theta))
         self._place = with_best_intercepts(self.problem, place)
         point, self._q = certify(self.problem, self._place)
         return {0: point}
@@ -147,7 +162,7 @@ class MultinomialSteps(Steps):
         self.duals[self.problem.codes, np.arange(self._q.shape[1])] += 1.0
 
 
-def _certificate(problem: Multinomial, place: _Place, V: np.ndarray, gap: float) -> Certificate:
+def _certificate(problem: Multinomial, place: Place, V: np.ndarray, gap: float) -> Certificate:
     """Return the certificate of dual variables with the weights V, given the samples' gaps."""
     with np.errstate(over="ignore", invalid="ignore"):
         gap += problem.l2 / 2 * float(np.square(place.theta[:, :-1] - V).sum())
@@ -155,7 +170,7 @@ def _certificate(problem: Multinomial, place: _Place, V: np.ndarray, gap: float)
     return Certificate(place.theta, 0.0, value, max(gap, 0.0))
 
 
-def with_best_intercepts(problem: Multinomial, place: _Place) -> _Place:
+def with_best_intercepts(problem: Multinomial, place: Place) -> Place:
     """Return a point with the best intercepts for its weights, of sum 0."""
     if not problem.intercept:
         return place
@@ -186,10 +201,10 @@ def with_best_intercepts(problem: Multinomial, place: _Place) -> _Place:
     if theta is place.theta:
         return place
     theta[:, -1] -= theta[:, -1].mean()
-    return _Place.at(problem, theta, problem.scores(theta))
+    return Place.at(problem, theta, problem.scores(theta))
 
 
-def certify(problem: Multinomial, place: _Place) -> tuple[Certificate, np.ndarray]:
+def certify(problem: Multinomial, place: Place) -> tuple[Certificate, np.ndarray]:
     """Return the duality gap of weights and of the dual variables of their probabilities.
 
     The gap is a sum of terms that are not negative: the samples' relative entropies of the dual
@@ -234,8 +249,8 @@ def _class_sums(weight: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def newton_step(
-    problem: Multinomial, system: MultinomialSystem, point: Certificate, place: _Place
-) -> _Place | None:
+    problem: Multinomial, system: MultinomialSystem, point: Certificate, place: Place
+) -> Place | None:
     """Return the point after a Newton step with a line search; None if no step is good."""
     gradient = place.gradient.copy()
     gradient[:, :-1] += problem.l2 * place.theta[:, :-1]
@@ -247,7 +262,7 @@ def newton_step(
         theta, z = place.theta + share * step, place.z + share * z_step
         losses, p = problem.softmax(z)
         if armijo_holds(point, losses + problem.penalty(theta), share * promised):
-            return _Place(theta, z, losses, p, problem.gradient(problem.slopes(p)))
+            return Place(theta, z, losses, p, problem.gradient(problem.slopes(p)))
         if not share * promised > MIN_DECREASE * point.objective:
             return None
         share /= 2

@@ -19,7 +19,7 @@ from tfopt.linear_model._fit.work import FACTOR, hessian_work, product_work
 from tfopt.linear_model.loss_record import weighted_sum
 from tfopt.linear_model.losses import LOSSES
 
-__all__ = ["Multinomial", "MultinomialSystem", "is_small"]
+__all__ = ["BETWEEN", "Multinomial", "MultinomialSystem", "is_small", "whole_hessian", "whole_work"]
 
 #: About how many products conjugate gradients take with the blocks of the classes, how many these
 #: save, and the work of what is done between the products.
@@ -47,6 +47,7 @@ class Multinomial(NamedTuple):
     threads : int
     offset : ndarray, shape (n_classes, n_samples), or None
         What is added to scores.
+    l1 : float
     """
 
     rows: Rows
@@ -58,6 +59,7 @@ class Multinomial(NamedTuple):
     intercept: bool
     threads: int
     offset: np.ndarray | None = None
+    l1: float = 0.0
 
     def products(self, theta: np.ndarray) -> np.ndarray:
         """Return W x + b, shape (n_classes, n_samples); theta is W with b as its last column."""
@@ -82,9 +84,10 @@ class Multinomial(NamedTuple):
         return result
 
     def penalty(self, theta: np.ndarray) -> float:
-        """Return l2 / 2 * |W|**2."""
+        """Return l1 * |W|_1 + l2 / 2 * |W|**2."""
         with np.errstate(over="ignore"):
-            return float(self.l2 / 2 * np.square(theta[:, :-1]).sum())
+            l2 = float(self.l2 / 2 * np.square(theta[:, :-1]).sum())
+        return l2 + (self.l1 * float(np.abs(theta[:, :-1]).sum()) if self.l1 > 0 else 0.0)
 
     def softmax(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the sum of the losses at scores, and the probabilities."""
@@ -110,18 +113,21 @@ class Multinomial(NamedTuple):
     @property
     def of_a_class(self) -> Problem:
         """The problem of a class against the rest."""
-        logistic, l1 = LOSSES["logistic"], 0.0
-        return Problem(
-            self.rows, self.n_features, logistic, l1, self.l2, self.intercept, self.threads
-        )
+        penalties = LOSSES["logistic"], self.l1, self.l2
+        return Problem(self.rows, self.n_features, *penalties, self.intercept, self.threads)
 
 
 def is_small(problem: Multinomial, most: float = math.inf) -> bool:
     """Whether to form the whole Hessian: if it is no more work than conjugate gradients."""
-    binary, n = problem.of_a_class, problem.n_classes
-    block, product = hessian_work(binary), product_work(binary)
-    whole = n * (n + 1) / 2 * block + FACTOR * float(n * (problem.n_features + 1)) ** 3 / 6
-    return whole <= min(n * (block + 2 * PRODUCTS * product) + BETWEEN, most)
+    binary = problem.of_a_class
+    a_class = hessian_work(binary) + 2 * PRODUCTS * product_work(binary)
+    return whole_work(problem) <= min(problem.n_classes * a_class + BETWEEN, most)
+
+
+def whole_work(problem: Multinomial) -> float:
+    """Return the work of forming the whole Hessian and factorizing it."""
+    n, block = problem.n_classes, hessian_work(problem.of_a_class)
+    return n * (n + 1) / 2 * block + FACTOR * float(n * (problem.n_features + 1)) ** 3 / 6
 
 
 class MultinomialSystem:
