@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-import Cython
 import numpy
 from Cython.Build import cythonize
+from Cython.Compiler import Version
 
 from . import reuse
 
@@ -34,7 +34,7 @@ def translate(
     anew : bool
         Whether to translate what has not changed, too.
     """
-    settings = sorted(directives.items()), Cython.__version__, numpy.__version__
+    settings = sorted(directives.items()), Version.version, numpy.__version__
     sources = sorted(path for kind in ("pyx", "pxd", "pxi") for path in folder.rglob(f"*.{kind}"))
     names = [*map(str, sources), *(module.name for module in modules)]
     of_settings = reuse.digest([], settings)
@@ -47,9 +47,8 @@ def translate(
         return
     # Cython compares times, not directives
     anew = anew or not reuse.is_noted("settings", of_settings)
-    reuse.note(
-        "translated", None
-    )  # until all is, so that a build after an interrupted one is right
+    # until all is, so that a build after an interrupted one is right
+    reuse.note("translated", None)
     reuse.note("settings", None)
     # Looking for garbage among Cython's trees, most of which live on, would take as long as the
     # translation itself. Not collected they are 1.1 GB in the end.
