@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy
 from Cython.Build import cythonize
-from Cython.Compiler import Version
 
 from . import reuse
 
@@ -34,7 +34,7 @@ def translate(
     anew : bool
         Whether to translate what has not changed, too.
     """
-    settings = sorted(directives.items()), Version.version, numpy.__version__
+    settings = sorted(directives.items()), version("cython"), numpy.__version__
     sources = sorted(path for kind in ("pyx", "pxd", "pxi") for path in folder.rglob(f"*.{kind}"))
     names = [*map(str, sources), *(module.name for module in modules)]
     of_settings = reuse.digest([], settings)
