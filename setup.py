@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import os
 import re
+import shutil
 import sys
 import sysconfig
 import textwrap
@@ -385,6 +386,9 @@ modules = [
     # its code runs once a call, not once an element: half the size matters more than its speed
     extension(SHARED, f"tfopt/{SHARED.replace('.', '/')}.c", ["-Os"]),
 ]
+# A wheel would have the modules of earlier commits, too, which setuptools leaves there.
+for stale in Path("build").glob("lib*"):
+    shutil.rmtree(stale)
 setup(
     ext_modules=modules + libraries,
     cmdclass={"build_ext": BuildKernels, "sdist": Sources},

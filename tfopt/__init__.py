@@ -194,7 +194,6 @@ _ORIGINS = {
 _NEEDS = {
     "dask": ("dask", "distributed", "sklearn"),
     **dict.fromkeys(("linear_model", "mpi", "ray"), ("sklearn",)),
-    "scipy": ("scipy",),
 }
 #: Where a name may be meant to be that is not here.
 _HOMES = tuple(

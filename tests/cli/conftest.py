@@ -34,10 +34,13 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def cli(folder, capsys):
-    """Run the command line in this process."""
+    """Run the command line in this process; training writes model.npz, or the model named."""
 
-    def run(*arguments) -> Outcome:
-        code = main([str(argument) for argument in arguments])
+    def run(*arguments, model: str | None = "model.npz") -> Outcome:
+        texts = [str(argument) for argument in arguments]
+        if model and texts[:1] == ["train"] and not any(t.startswith("--model") for t in texts):
+            texts[1:1] = ["--model", model]
+        code = main(texts)
         return Outcome(code, *capsys.readouterr())
 
     return run

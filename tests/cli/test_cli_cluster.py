@@ -132,6 +132,7 @@ def test_a_scheduler_that_is_lost_is_one_line(shell, data, folder, tmp_path):
     epochs = ["--tol", "1e-300", "--epochs", "1000000"]
     with by_hand(tmp_path) as (client, scheduler):
         flags = [*epochs, "--dask", client.scheduler.address, "--checkpoint-every", "1"]
+        flags += ["--model", "model.npz"]
         killer = threading.Thread(target=kill_after, args=[scheduler, folder / "model.checkpoint"])
         killer.start()
         done = shell("tfopt", "train", data, *flags)

@@ -178,6 +178,7 @@ def test_the_files_of_a_folder_are_one_stream(cli, folder, form, flags):
 @pytest.mark.parametrize("epochs", ["1", "3"])
 def test_standard_input_is_a_stream(shell, cli, folder, data, epochs):
     flags = ["--solver", "ftrl", "--epochs", epochs, "--batch-size", "1", "--quiet"]
+    flags += ["--model", "model.npz"]
     assert cli("train", data, *flags).code == 0
     expected = (folder / "model.npz").read_bytes()
     (folder / "model.npz").unlink()
@@ -343,6 +344,7 @@ def test_memory_is_that_of_a_block(cli, folder):
 def test_killed_at_six_points(shell, data):
     """Here a file is a block, and each pass a checkpoint."""
     arguments = ["train", data.name, "--test", data.name, *FLAGS, "--checkpoint-every", "1"]
+    arguments += ["--model", "model.npz"]
     script = Path(__file__).with_name("killed.py")
     done = shell(script, "1", "6", *arguments)
     assert done.code == 0, done.err

@@ -29,6 +29,18 @@ def test_without_arguments(cli, folder):
     assert [path.name for path in folder.iterdir()] == ["model.npz"]
 
 
+def test_nothing_is_left_without_a_model_to_write(cli, folder, tiny) -> None:
+    before = {*folder.iterdir()}
+    outcome = cli("train", tiny, model=None)
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[-1] == "model  not written: --model OUT writes it"
+    assert cli("train", tiny, "--json", model=None).json()["model"] is None
+    assert {*folder.iterdir()} == before
+    refused = cli("train", tiny, "--solver", "ftrl", "--resume", model=None)
+    assert (refused.code, "--resume needs --model" in refused.err) == (2, True)
+    assert {*folder.iterdir()} == before
+
+
 def test_scores_on_the_training_data_without_test_data(cli, tiny):
     outcome = cli("train", tiny, "--quiet")
     assert outcome.err == ""

@@ -268,7 +268,7 @@ OPTIONS = (
     *_rows(
         "output", _TRAIN,
         Option("--model", f"model file to write ({', '.join(MODELS)})", metavar="OUT",
-               default="model.npz"),
+               shown="none"),
         Option("--plot", f"draw the gaps ({', '.join(PICTURES)})",
                metavar="PICTURE",
                solvers=CERTIFIED),

@@ -398,7 +398,8 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
         parser.error(f"--loss {arguments.loss} does not work with --solver {arguments.solver}")
     given = [name for name in ("checkpoint_every", "resume", "checkpoint") if vars(arguments)[name]]
     ending = ".checkpoint.npz" if is_stream else ".checkpoint"
-    path = arguments.checkpoint or f"{arguments.model.removesuffix('.npz')}{ending}"
+    model = arguments.model or ""
+    path = arguments.checkpoint or f"{model.removesuffix('.npz')}{ending}"
     if given and not (arguments.on_cluster or is_stream):
         flag = given[0].replace("_", "-")
         parser.error(f"--{flag} is for --solver ftrl, and for clusters: --dask, --workers")
@@ -406,7 +407,9 @@ def _check_train(parser: _Parser, arguments: argparse.Namespace) -> None:
         parser.error(f"--checkpoint needs a name that ends in {' or '.join(CHECKPOINTS)}")
     if given == ["checkpoint"] and not is_stream:
         parser.error("--checkpoint needs --checkpoint-every or --resume")
-    if given and os.path.realpath(path) == os.path.realpath(arguments.model):
+    if given and not model:
+        parser.error(f"--{given[0].replace('_', '-')} needs --model, which the run is to write")
+    if given and os.path.realpath(path) == os.path.realpath(model):
         parser.error("--checkpoint and --model cannot be one file")
     arguments.checkpoints = CheckpointFlags(
         path, arguments.checkpoint_every, arguments.resume, bool(given), arguments.quiet

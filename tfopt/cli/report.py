@@ -162,7 +162,7 @@ class Result:
         return rows * (self.certificate.iterations if self.certificate else 1) / self.seconds
 
 
-def print_text(result: Result, path: str) -> None:
+def print_text(result: Result, path: str | None) -> None:
     """Print the scores, the speed and the path of the model, for people."""
     for part, scores in result.scores.items():
         echo(f"{part:<5}  {score_line(scores)}")
@@ -173,7 +173,7 @@ def print_text(result: Result, path: str) -> None:
     for rows, loss in result.progress[-1:]:
         echo(f"loss   {loss:.6g}, the mean of {rows:,} rows, each before it was learned")
     echo(f"speed  {result.rows_per_second:,.0f} rows/s ({result.seconds:.2f} s in training)")
-    echo(f"model  {path}")
+    echo(f"model  {path or 'not written: --model OUT writes it'}")
 
 
 def train_facts(result: Result, arguments: argparse.Namespace) -> dict[str, Any]:

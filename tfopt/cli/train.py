@@ -59,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
         with _place(arguments) as place:
             parts = _read_parts(paths, arguments, place)
             result = sdca.fit(place, parts, settings, arguments.quiet)
-    write_model(arguments.model, result.model)
+    if arguments.model:
+        write_model(arguments.model, result.model)
     if files.wanted:  # the run is done
         _remove(files.path, is_stream)
     note_left_out(arguments.data, result.model.columns, arguments.quiet)
@@ -107,8 +108,8 @@ def _remove(path: str, is_file: bool) -> None:
     cluster.remove(path)
 
 
-def _is_onnx(path: str) -> bool:
-    return path.lower().endswith(".onnx")
+def _is_onnx(path: str | None) -> bool:
+    return path is not None and path.lower().endswith(".onnx")
 
 
 def _check_blocks(arguments: argparse.Namespace) -> None:
