@@ -80,8 +80,11 @@ def test_missing_gradients() -> None:
     with pytest.warns(UserWarning, match=r"Gradients do not exist for variables \['u'\]"):
         optimizer.apply_gradients([(np.ones(1), w), (None, u)])
     assert (w.numpy()[0], u.numpy()[0]) == (-1, 0)
-    with pytest.raises(ValueError, match=r"No gradients provided for any variable: \['w', 'u'\]"):
+    with pytest.raises(ValueError, match=r"any variable: \['w', 'u'\]. Is the loss computed from"):
         optimizer.apply_gradients([(None, w), (None, u)])
+    whole = tfopt.Variable(np.zeros(1, np.int64), "n")
+    with pytest.raises(ValueError, match=r"\['w', 'n'\]. Variables of int64 have none: convert"):
+        optimizer.apply_gradients([(None, w), (None, whole)])
 
 
 def test_slots() -> None:

@@ -97,13 +97,24 @@ def host_arrays(variables: Iterable[Any]) -> list[np.ndarray]:
     return [variable.numpy() for variable in wrapped if variable.device == "cpu"]
 
 
+def _why_none(variables: tuple[Any, ...]) -> str:
+    """Return the likely reason why a tape has found no gradients, as the end of an error."""
+    dtypes = [getattr(variable, "dtype", None) for variable in variables]
+    whole = sorted({str(dtype) for dtype in dtypes if getattr(dtype, "kind", "") in [*"iub"]})
+    if whole:
+        return f" Variables of {' and '.join(whole)} have none: convert them to floats"
+    return " Is the loss computed from them, inside the tape?"
+
+
 def _without_none(
     grads: tuple[Any, ...], variables: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     kept = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
     missing = [_name(v) for g, v in zip(grads, variables, strict=True) if g is None]
     if not kept:
-        raise InvalidArgumentError(f"No gradients provided for any variable: {missing}.")
+        raise InvalidArgumentError(
+            f"No gradients provided for any variable: {missing}.{_why_none(variables)}"
+        )
     message = f"Gradients do not exist for variables {missing}."
     warnings.warn(message, stacklevel=stacklevel())
     grads, variables = zip(*kept, strict=True)
