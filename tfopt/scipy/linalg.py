@@ -15,19 +15,24 @@ __all__ = ["cho_solve", "expm", "solve_triangular"]
 
 # ---- triangular systems
 
-#: What is done to the matrix, by what SciPy calls it.
-_TURNED: dict[Any, int] = {"N": 0, "T": 1, "C": 2}
+
+def _turned(trans: Any) -> int:
+    """Return what is done to the matrix: nothing (0), transposed (1) and conjugated (2)."""
+    number = {"N": 0, "T": 1, "C": 2}.get(trans, trans)
+    return 2 if number == 2 else int(bool(number))
 
 
 def _back(g: Any, a: Any, vector: bool, trans: Any, lower: Any, unit_diagonal: Any) -> Any:
     """Return the gradient by the right-hand side, as columns: it solves the adjoint system."""
-    turned = _TURNED.get(trans, trans)
+    turned = _turned(trans)
+    if np.ndim(lower) or np.ndim(unit_diagonal):
+        raise LookupError("no gradient of solve_triangular with options of several numbers")
     return solve_triangular(
         conj(a) if turned == 1 else a,
         np.expand_dims(g, -1) if vector else g,
         0 if turned else 2,
-        lower,
-        unit_diagonal,
+        bool(lower),
+        bool(unit_diagonal),
         check_finite=False,
     )
 
@@ -40,7 +45,7 @@ def _right(g: Any, y: Any, a: Any, b: Any, trans: Any, lower: Any, unit_diagonal
 
 def _left(g: Any, y: Any, a: Any, b: Any, trans: Any, lower: Any, unit_diagonal: Any,
           check_finite: Any) -> Any:  # fmt: skip
-    vector, turned = b.ndim == 1, _TURNED.get(trans, trans)
+    vector, turned = b.ndim == 1, _turned(trans)
     full = -(_back(g, a, vector, trans, lower, unit_diagonal)
              @ adjoint(np.expand_dims(y, -1) if vector else y))  # fmt: skip
     if turned:
@@ -113,7 +118,7 @@ def solve_triangular(
 
 
 def _by_root(c_and_lower: Any, b: Any, check_finite: Any) -> Any:
-    root, lower = c_and_lower
+    root, lower = c_and_lower[0], bool(c_and_lower[1])
     first = solve_triangular(root, b, 0 if lower else 2, lower, check_finite=False)
     return solve_triangular(root, first, 2 if lower else 0, lower, check_finite=False)
 

@@ -35,10 +35,12 @@ _LOGSUMEXP = Function("special.logsumexp", (_logsumexp_rule, "ay"))
 def _weighted(a: Any, axis: Any, b: Any, keepdims: Any, return_sign: Any) -> Any:
     """Return the logarithm of a weighted sum of exponentials, and the sign of the sum."""
     a, axis = array_operand(a), known(axis)
+    if axis is not None:  # of nothing SciPy takes lists and booleans, too
+        axis = tuple(map(int, np.atleast_1d(axis)))
     b = np.ones((), a.dtype) if b is None else array_operand(b)
     left_out = np.logical_and(b == 0, np.logical_not(np.isfinite(a)))  # adds nothing
     top = np.where(b == 0, -np.inf, np.real(a))
-    top = np.max(np.atleast_1d(stop_gradient(top)), axis=axis, keepdims=True)
+    top = np.max(np.atleast_1d(stop_gradient(top)), axis=axis, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0)
     terms = np.atleast_1d(b * np.exp(np.where(left_out, -np.inf, a) - top))
     total = np.sum(terms, axis=axis, keepdims=True)

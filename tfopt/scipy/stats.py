@@ -14,6 +14,8 @@ __all__ = ["norm"]
 
 
 def _logpdf(x: Any, loc: Any, scale: Any) -> Any:
+    if any(part is None or np.iscomplexobj(part) for part in (x, loc, scale)):
+        raise LookupError("no gradient of norm.logpdf with None or complex numbers")
     scale = array_operand(scale)
     scale = np.where(scale > 0, scale, np.nan)
     z = (array_operand(x) - loc) / scale

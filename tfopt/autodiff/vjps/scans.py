@@ -106,7 +106,8 @@ def reduceat(
         args = (operand(array), indices, axis, dtype)
         return with_gradients_of(_sums, np.add.reduceat, args, {}, REDUCEAT.name)
     if not isinstance(indices, (Operand, np.ndarray)):
-        indices = np.asarray(indices, np.intp)  # NumPy takes lists of any numbers
+        listed = isinstance(indices, (list, tuple))  # of any numbers
+        indices = np.asarray(indices, np.intp if listed else None)
     return apply(REDUCEAT, (operand(array), indices), {"axis": axis})
 
 
