@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item
         for cases in tests.values()
         for number, item in enumerate(cases)
-        if in_sample(number, len(cases))
+        if in_sample(number, len(cases)) or item.get_closest_marker("sampled_whole")
     }
     if rest:
         chosen = {item for item in items if item not in chosen or _is_run_again(item)}

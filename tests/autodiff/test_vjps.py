@@ -21,6 +21,7 @@ def leaves(value: Any) -> list[np.ndarray]:
     return [np.asarray(part) for part in parts]
 
 
+@pytest.mark.sampled_whole
 @in_both(CASES)
 def test_against_differences(impl: ModuleType, case: Case) -> None:
     tensors = [impl.constant(x) for x in case.args]

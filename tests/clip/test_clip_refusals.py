@@ -73,6 +73,8 @@ VALUE: list[Refused] = [
     ("float32 bound of int", value(np.float32(1.7), 4, "int32"), TYPE, "Maximum as input #1"),
     ("negative bound of uint8", value(-1, 4, "uint8"), INVALID, "between 0 and 255"),
     ("large bound of int8", value(0, 300, "int8"), INVALID, "between -128 and 127"),
+    ("bounds of int32, one of them huge", value(np.array([-(2**40), 0]), 9, "int32"), INVALID,
+     "clip_value_min must be between"),
     ("huge bound of int32", value(0, 2**40, "int32"), INVALID, "clip_value_max must be between"),
     ("huge int64 array", value(np.int64([2**40]), 0, "int32"), INVALID, "clip_value_min must be"),
     (

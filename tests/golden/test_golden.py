@@ -65,6 +65,7 @@ def cases(rule: Rule, name: str) -> list[tuple[Case, list[np.ndarray]]]:
     return found
 
 
+@pytest.mark.sampled_whole
 @pytest.mark.parametrize(
     ("rule", "name"), STORED, ids=[f"{rule.name}-{name.replace('/', '-')}" for rule, name in STORED]
 )

@@ -64,6 +64,7 @@ def test_sums_are_rounded_to_nearest_even(impl: Any, dtype: Any) -> None:
     assert_same(var, expected, "var")
 
 
+@pytest.mark.sampled_whole
 @pytest.mark.parametrize(
     ("rule", "kind"),
     [(rule, "dense") for rule in RULES] + [(rule, "sparse") for rule in WITH_ROWS],

@@ -61,6 +61,7 @@ def gradient(values: np.ndarray, layout: str) -> np.ndarray:
 
 
 @pytest.mark.counted
+@pytest.mark.sampled_whole
 @each_call
 @each_dtype
 @settings(max_examples=2 * settings.default.max_examples)

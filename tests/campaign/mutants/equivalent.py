@@ -208,4 +208,29 @@ EQUIVALENT: dict[str, str] = {
     " = tuple((2 * 1.0) if name is None else hypers[name] for name in names)": (
         "what does not decay is compared with itself"
     ),
+    "tfopt/kernels/update/steps_baseline.pyx::reduce_lamb_1: cdef double beta1 ="
+    " h[4] -> cdef double beta1 = h[3]": (_UNUSED),
+    "tfopt/kernels/update/segment_sum.pyx::_step_singles: cdef int last = w.n_op"
+    "erands - 1 -> cdef int last = w.n_operands": ("what is prefetched"),
+    "tfopt/kernels/update/commit.pyx::carry_out: (<Write>write).check() -> pass": (
+        "launches on a GPU alone have something to check"
+    ),
+    "tfopt/kernels/reduce/row_sums.pxd::add_rows: cdef Py_ssize_t i, j, row_byte"
+    "s = width * sizeof(real), fetched = min(row_bytes, FETCHED) -> cdef Py_ssiz"
+    "e_t i, j, row_bytes = width , fetched = min(row_bytes, FETCHED)": ("what is prefetched"),
+    "tfopt/kernels/linear/loss_formulas.pxd::cornered_value: return (high if r >"
+    " 0 else low) * beyond(r, epsilon) -> return (high if r >= 0 else low) * bey"
+    "ond(r, epsilon)": ("beyond a corner by 0, any slope gives 0"),
+    "tfopt/kernels/linear/ftrl.pyx::learn: ahead.data, ahead.size = <const char "
+    "*>values, sizeof(real) -> pass": ("what is prefetched"),
+    "tfopt/linear_model/_fit/interior_point.py::InteriorPoint._choose_rows: due "
+    "= { k: each.products / (2 * each.total) for k, each in self.iterates.items("
+    ") if self._leaves_out and k not in self._whole and (each.is_doubted or each"
+    ".products <= SMALLER * each.chosen * each.total) and each.gap_estimate <= M"
+    "OSTLY * each.products } -> due = { k: each.products for k, each in self.ite"
+    "rates.items() if self._leaves_out and k not in self._whole and (each.is_dou"
+    "bted or each.products <= SMALLER * each.chosen * each.total) and each.gap_e"
+    "stimate <= MOSTLY * each.products }": (
+        "which rows are left out of steps: certificates have them all"
+    ),
 }
