@@ -223,14 +223,4 @@ EQUIVALENT: dict[str, str] = {
     "ond(r, epsilon)": ("beyond a corner by 0, any slope gives 0"),
     "tfopt/kernels/linear/ftrl.pyx::learn: ahead.data, ahead.size = <const char "
     "*>values, sizeof(real) -> pass": ("what is prefetched"),
-    "tfopt/linear_model/_fit/interior_point.py::InteriorPoint._choose_rows: due "
-    "= { k: each.products / (2 * each.total) for k, each in self.iterates.items("
-    ") if self._leaves_out and k not in self._whole and (each.is_doubted or each"
-    ".products <= SMALLER * each.chosen * each.total) and each.gap_estimate <= M"
-    "OSTLY * each.products } -> due = { k: each.products for k, each in self.ite"
-    "rates.items() if self._leaves_out and k not in self._whole and (each.is_dou"
-    "bted or each.products <= SMALLER * each.chosen * each.total) and each.gap_e"
-    "stimate <= MOSTLY * each.products }": (
-        "which rows are left out of steps: certificates have them all"
-    ),
 }
