@@ -339,9 +339,11 @@ def test_the_multinomial_loss(cli, glass):
     assert labels == "labels -2 1 2.5 3 10"
     expected = theirs.predict_proba(data.features)
     np.testing.assert_allclose(np.array([row.split() for row in rows], float), expected, atol=1e-5)
-    for refused in (["--l1", "0.1"], ["--blocks", "2"]):
-        outcome = cli("train", glass, *flags, *refused)
-        assert outcome.code == 1 and "loss='multinomial'" in outcome.err
+    outcome = cli("train", glass, *flags, "--blocks", "2")
+    assert outcome.code == 1 and "loss='multinomial'" in outcome.err
+    sparse = cli("train", glass, *flags, "--l1", "0.01", "--json").json()
+    assert 0 <= sparse["certificate"]["relative_gap"] <= 1e-10
+    assert (read_model("model.npz").weights == 0).any()
     assert cli("cv", glass, "--loss", "multinomial", "--quiet").code == 0
 
 
