@@ -65,7 +65,7 @@ MOST_WEIGHTS = 500
 #: About how many products with the Hessian conjugate gradients take. On ill-conditioned data it is
 #: several times as many, so that forming the matrix pays up to WORTH times their work; of a loss
 #: whose Hessian is the same everywhere, up to WORTH_OF_ONE times.
-PRODUCTS, WORTH, WORTH_OF_ONE = 20, 2, 3
+PRODUCTS, WORTH, WORTH_OF_ONE = 20, 1.5, 3
 #: And how many where there are more rows than weights, whose Hessian is then better conditioned.
 FEW_PRODUCTS = 5
 #: With more weights a Hessian preconditions no conjugate gradients: it is too large.
