@@ -1,6 +1,6 @@
-"""Conjugate gradients for Newton's systems of several problems.
+"""Conjugate gradients for the Newton systems of several problems.
 
-A Hessian that they have cost as much as is formed, and preconditions the next ones.
+After many products a Hessian is formed; its factor is the preconditioner of the next systems.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = [
     "conjugate_gradients",
 ]
 
-#: From the numbers of some systems and their residuals to about their H's inverses times these.
+#: A function of the numbers of some systems and their residuals r; it approximates H^-1 r.
 Precondition: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
-#: The residual's norm at which conjugate gradients stop, relative to the gradient's. To lower it
-#: near the minimum, for superlinear convergence, took up to twice the products: the last direction
-#: is better than it need be.
+#: The norm of the residual at which conjugate gradients stop, relative to that of the gradient. A
+#: smaller number near the minimum, for superlinear convergence, took up to twice the products: the
+#: last direction became more accurate than necessary.
 CG_TOLERANCE = 0.1
 #: The largest number of their iterations for one direction.
 MAX_PRODUCTS = 250
@@ -37,16 +37,16 @@ CURVATURE_ROUNDING = 1e-14
 
 
 class GradientDirections:
-    """The directions that conjugate gradients find at the last tangents of a design.
+    """Newton directions by conjugate gradients at the last tangents of a design.
 
-    Where their products since the last Hessian have cost as much as one, it is formed: whatever the
-    condition, a fit takes about twice the work of the better way at most.
+    When the products since the last Hessian exceed a number in the plan, a new Hessian is formed.
+    So a fit takes at most about twice the work of the better way, whatever the condition number.
 
     Parameters
     ----------
     problem : Problem
     design : Design
-        Its plan says how many products that are.
+        Its plan has this number of products.
     """
 
     def __init__(self, problem: Problem, design: Design) -> None:
@@ -61,7 +61,7 @@ class GradientDirections:
     def at(
         self, diagonals: Mapping[int, np.ndarray], gradients: Mapping[int, np.ndarray]
     ) -> dict[int, np.ndarray]:
-        """Return the directions, given the Hessians' diagonals without the penalty."""
+        """Return the directions, given the diagonals of the Hessians without the penalty."""
         most = self.design.plan.products_before_hessian
         if due := [k for k in gradients if self._n_products[k] >= most]:
             everything = np.arange(self.problem.n_weights)
@@ -84,8 +84,9 @@ def conjugate_gradient_directions(
 ) -> dict[int, np.ndarray]:
     """Return approximate Newton directions of some problems, given their Hessians' diagonals.
 
-    `products` are those of the losses' Hessians and vectors, `most` how many there may be, and
-    `factors` those of Hessians nearby, which are the preconditioners of the problems that have one.
+    `products` multiplies the Hessians of the losses by vectors, at most `most` times. `factors` are
+    Cholesky factors of Hessians at near points, used as preconditioners; the other problems use the
+    diagonal.
     """
     problems = list(gradients)
     penalty = np.full(problem.n_weights + 1, problem.l2)
@@ -134,17 +135,18 @@ def conjugate_gradients(
     Parameters
     ----------
     products : callable
-        From the numbers of some systems and a vector for each, of shape (n_active, n), to the
-        products of their H and these vectors.
+        A function of the numbers of some systems and a vector for each, of shape (n_active, n);
+        returns the products of their H and these vectors.
     diagonal : ndarray, shape (n_systems, n)
-        Of H.
+        The diagonals of H.
     gradient : ndarray, shape (n_systems, n)
     precondition : callable, optional
-        By default that divides by the diagonal.
+        By default, residuals are divided by the diagonal.
     tolerance : float, optional
-        The residual's norm to stop at, relative to the gradient's.
+        The norm of the residual to stop at, relative to that of the gradient, in the metric of the
+        preconditioner; CG_TOLERANCE by default.
     most : float, optional
-        How many products there may be, if not MAX_PRODUCTS.
+        The largest number of products, if it is below MAX_PRODUCTS.
 
     Returns
     -------
@@ -152,8 +154,8 @@ def conjugate_gradients(
 
     Notes
     -----
-    Hestenes and Stiefel's method from 0, by default with the diagonal of H as preconditioner;
-    truncated, it gives a descent direction (Dembo and Steihaug, 1983).
+    The method of Hestenes and Stiefel, started at 0. Truncated, it still returns a descent
+    direction (Dembo and Steihaug, 1983).
     """
     scale = np.where(diagonal == 0, 1.0, diagonal)
     s, r = np.zeros_like(gradient), -gradient

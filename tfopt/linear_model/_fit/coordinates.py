@@ -1,8 +1,8 @@
-"""Fewer dense rows than features: the same problem in coordinates of the space of the rows.
+"""Fits to fewer dense rows than features, in coordinates of the space of the rows.
 
-The best weights without l1 are a sum of rows. With X X^T = L L^T, the rows L have the same products
-with each other as the rows X: so the duals, the losses and the minimum are the same, with as many
-weights as there are rows, and solvers that form a matrix of the weights apply.
+Without l1 the best weights are a linear combination of the rows. With X X^T = L L^T, the rows of L
+have the same inner products as the rows of X: so the dual variables, the losses and the minimum are
+the same. There are only as many weights as rows, and solvers that form a matrix of them apply.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["RowSpace", "pays"]
 
-#: About how many epochs a fit takes that is not in coordinates, with losses that are smooth and
-#: with others. They are more than elsewhere, for rows that are few have much in common.
+#: The approximate number of epochs of a fit to all features, for smooth and for other losses. They
+#: are more than for data with many rows, because few rows are strongly correlated.
 EPOCHS, EPOCHS_OF_CORNERS = 40, 80
-#: The work of what is done once, however few numbers there are: about 0.2 ms.
+#: The work that does not depend on the size of the data: about 0.2 ms.
 OVERHEAD = 2e6
-#: Features whose products are summed up together, of which there is a copy.
+#: The number of features that are copied and multiplied at a time.
 CHUNK = 4096
-#: What is added to the diagonal of X X^T, as a share of its largest entry and for each row: what
-#: rounding makes of 0. It is raised by a factor where it does not do, but not often.
+#: The number added to the diagonal of X X^T, divided by its largest entry and the number of rows:
+#: the size of rounding errors. If the factorization fails, it is multiplied by MORE, a few times.
 ROUNDING, MORE, MOST_RAISES = 2.0**-52, 100.0, 3
 
 
 def pays(problem: Problem, asked: Parameters, mean_square: Callable[[], float]) -> bool:
-    """Whether to solve in coordinates: it applies, and is less work than with all features."""
+    """Whether to solve in coordinates: it is possible, and less work than with all features."""
     data, _, _, dense = problem.rows
     n, m = dense.shape
     applies = asked.solver == "auto" and not asked.asks_for_visits
@@ -61,7 +61,7 @@ class RowSpace:
     Parameters
     ----------
     rows : tuple of ndarray
-        Dense ones.
+        The dense rows X.
     threads : int
 
     Attributes
@@ -69,7 +69,7 @@ class RowSpace:
     rows : tuple of ndarray
         In coordinates: L, shape (n_rows, n_rows).
     is_exact : bool
-        Whether they are those of the rows, but for rounding; not if all features are 0.
+        Whether L L^T = X X^T up to rounding; False if all features are 0.
     """
 
     def __init__(self, rows: Rows, threads: int) -> None:
@@ -87,7 +87,7 @@ class RowSpace:
         self.rows = as_rows(np.ascontiguousarray(self._upper.T))
 
     def of_weights(self, problem: Problem, w: np.ndarray) -> np.ndarray:
-        """Return the coordinates of weights, but for what is orthogonal to all rows."""
+        """Return the coordinates of weights; the part orthogonal to all rows is lost."""
         c = problem.predictions(w)
         second_order.solve(self._factor, c, is_factor=True)
         coordinates: np.ndarray = np.add.reduce(self._upper * c, axis=1)
@@ -114,7 +114,8 @@ class RowSpace:
     ) -> list[SolverResult] | None:
         """Minimize as `fit.solve_all` does, by a plan for the problem in coordinates.
 
-        Certificates are those of all features: None if rounding has made one worse than is allowed.
+        The certificates hold for all features. Return None if rounding makes a gap exceed the
+        tolerance.
         """
         n = len(self._upper)
         few = problem._replace(rows=self.rows, n_weights=n)

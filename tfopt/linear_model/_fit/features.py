@@ -1,4 +1,4 @@
-"""Columns of the rows, and the sets of features over which steps with l1 go."""
+"""Columns of the rows, and the working sets of features for steps with l1."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Features", "working_set"]
 
 
 class Features:
-    """The rows of a problem, of which columns are taken; CSR matrices are converted once."""
+    """Access to columns of a problem's rows; a CSR matrix is converted once."""
 
     def __init__(self, problem: Problem):
         self._n, self._rows = problem.n_weights, problem.rows
@@ -52,19 +52,20 @@ class Features:
 
 
 def working_set(w: np.ndarray, gradient: np.ndarray, penalties: Penalties, size: int) -> np.ndarray:
-    """Return the features whose weights are to be moved, ascending.
+    """Return the features whose weights a step may move, ascending.
 
-    These are the nonzero weights and, of the others, those that violate the optimality conditions
-    most: at least a quarter. If they are too many, those with the largest violations are kept; ties
-    are broken by the order of the features. All, if there are less than twice as many.
+    These are the nonzero weights, and the zero weights that violate the optimality conditions most;
+    the latter get at least a quarter of the places if there are enough. Of too many nonzero weights
+    those with the largest violations are kept. Ties are broken by the order of the features. All
+    features are returned if there are at most twice as many as places.
 
     Parameters
     ----------
     w, gradient : ndarray, shape (n_weights,)
-        The gradient is of the losses and l2.
+        The weights, and the gradient of the losses and the l2 penalty.
     penalties : Penalties
     size : int
-        How many.
+        The number of features to return.
     """
     if w.size <= 2 * size:
         return np.arange(w.size)
@@ -78,7 +79,7 @@ def working_set(w: np.ndarray, gradient: np.ndarray, penalties: Penalties, size:
 
 
 def _largest(values: np.ndarray, n: int) -> np.ndarray:
-    """Return the places of the n largest values; of equal ones the first."""
+    """Return the indices of the n largest values; the first of equal ones."""
     least = np.partition(values, values.size - n)[values.size - n] if n else math.inf
     above, equal = np.flatnonzero(values > least), np.flatnonzero(values == least)
     return np.concatenate([above, equal[: n - above.size]])

@@ -1,7 +1,7 @@
 """One-dimensional searches for the intercept that minimizes the losses for given weights.
 
-A search asks for the first and second derivatives of the sum of the losses at some intercepts, its
-`places`, and is told them by `update`. So the searches of several problems share their passes.
+A search lists the intercepts at which it needs the first and second derivatives of the sum of the
+losses, in `places`, and receives them by `update`. So searches of several problems share passes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class InterceptSearch(Protocol):
     Attributes
     ----------
     places : list of float
-        Where derivatives are needed next.
+        The intercepts at which derivatives are needed next.
     bias : float
         The result, when the search is done.
     """
@@ -54,7 +54,7 @@ def intercept_search(phi: PointwiseLoss, bias: float, slack: float) -> Intercept
     bias : float
         The initial guess.
     slack : float
-        How far above its minimum the sum of the losses may be.
+        The largest allowed excess of the sum of the losses over its minimum.
     """
     if not phi.is_smooth:
         return MultisectionSearch(bias, slack)
@@ -64,7 +64,7 @@ def intercept_search(phi: PointwiseLoss, bias: float, slack: float) -> Intercept
 class NewtonSearch:
     """Finds the root of the derivative by Newton's method, safeguarded by bisection.
 
-    For the squared and the Poisson loss the first step leads there, but for rounding.
+    For the squared and the Poisson loss the first step reaches the root, up to rounding.
     """
 
     def __init__(self, phi: PointwiseLoss, bias: float, slack: float) -> None:
@@ -103,8 +103,8 @@ def _is_close(step: float, bias: float) -> bool:
 class MultisectionSearch:
     """Finds where a piecewise constant derivative changes its sign, by multisection.
 
-    The losses are convex: within the bracket, the minimum is below the value at an end by no more
-    than the derivative there times the width.
+    The losses are convex: the value at an end of the bracket exceeds the minimum by at most the
+    absolute derivative there times the width of the bracket.
     """
 
     def __init__(self, bias: float, slack: float) -> None:

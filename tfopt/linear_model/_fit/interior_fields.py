@@ -1,4 +1,4 @@
-"""The initial variables of an interior-point method's rows; its kernel names the fields."""
+"""The initial variables of rows in the interior-point method; the kernel names the fields."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tfopt.kernels.linear import interior_point
 
 __all__ = ["FIELD", "centred", "kept"]
 
-#: The places of the fields by their names.
+#: The index of each field by its name.
 FIELD = {name: k for k, name in enumerate(interior_point.FIELDS)}
 WEIGHT, DUAL, UPPER, LOWER, ABOVE, BELOW = (
     FIELD[name] for name in ("weight", "dual", "upper", "lower", "above", "below")
 )
-#: How far dual variables near the minimum are moved inside their intervals at most, as a share.
+#: Near the minimum, dual variables are moved into their intervals by at most this share of them.
 INSIDE = 0.3
 
 
 def centred(
     weight: np.ndarray, residual: np.ndarray, low: np.ndarray, high: np.ndarray, mu: float
 ) -> np.ndarray:
-    """Return fields of corners with these residuals whose products are mu."""
+    """Return the fields of corners with these residuals, such that all products are mu."""
     width = high - low
     # mu / near - mu / (width - near) = |residual|
     near = 2 * mu * width / (width * np.abs(residual) + 2 * mu + np.hypot(width * residual, 2 * mu))
@@ -37,10 +37,10 @@ def kept(
     mu: float,
     duals: np.ndarray,
 ) -> np.ndarray:
-    """Return fields with these dual variables, which are moved inside their intervals.
+    """Return fields with these dual variables, moved away from the ends of their intervals.
 
-    They are as far from an end as those that are `centred`, or INSIDE of the interval if that is
-    less. The mean of the two products is mu but where too little would be left for one of them.
+    The distance from an end is at least that of the `centred` fields, or the share INSIDE of the
+    interval if that is smaller. The mean of the two products is mu, unless one would be too small.
     """
     weight, upper, lower = centred[[WEIGHT, UPPER, LOWER]]
     width, is_up = high - low, duals - low > (high - low) / 2

@@ -1,9 +1,10 @@
-"""Penalties of weights in the interior-point method: a row for each, whose loss has a corner at 0.
+"""Penalties of weights in the interior-point method: an extra row for each penalized weight.
 
-Its prediction is the weight, without the intercept; its dual variable is between -1 and 1, and what
-it is weighted by is l1. So l2 may be 0: X^T (weight * a) of the other rows is within l1 then. Of a
-weight that may not be negative the interval goes on for ever; without l1 it begins at 0, and these
-rows share the weight of the others. One without any penalty has no row.
+The loss of such a row is |w|, with a corner at 0: its prediction is the weight, without the
+intercept, its dual variable is between -1 and 1, and its sample weight is l1. So l2 may be 0:
+X^T (weight * a) of the other rows is then within l1. The interval of a nonnegative weight has no
+upper end; without l1 it begins at 0, and the row has 1 / n_weights of the weight of the other rows.
+The row of a weight without l1 and bound has the weight 0.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = ["End", "PenaltyRows", "inside"]
 
-#: Weights that vanish are 0 if the gap is then at most so many times as large; and those whose
-#: penalty is below this share of the losses.
+#: Weights that tend to 0 are set to 0 if the gap grows by at most the factor MORE; so are weights
+#: whose l1 penalty is below the share LITTLE of the losses.
 MORE, LITTLE = 2.0, 1e-3
-#: The end of an interval without an end: so far away that its products change nothing.
+#: The upper end of an unbounded interval: so large that its products change nothing.
 NO_END = 1e100
 
 
 def _sizes(problem: Problem, state: RowState) -> tuple[RowState, np.ndarray]:
-    """Answer with the root of the mean square of each feature, or 1 where that is 0."""
+    """Answer with the root mean square of each feature, or 1 where that is 0."""
     share = np.full(len(state.examples), 1 / len(state.examples))
     squares = hessian_products.diagonal(*problem.rows, share, problem.n_weights, problem.threads)
     return state, np.sqrt(np.where(squares > 0, squares, 1.0))[:-1]
@@ -51,9 +52,9 @@ def _sizes(problem: Problem, state: RowState) -> tuple[RowState, np.ndarray]:
 def inside(
     design: Design, points: Mapping[int, Point], begun: Mapping[int, np.ndarray]
 ) -> tuple[dict[int, Point], dict[int, np.ndarray]]:
-    """Return points with weights above 0, which hardly move predictions.
+    """Raise weights to small positive numbers; return the points and the new answers of `Begin`.
 
-    `begun` are the answers of `Begin`, of which the new ones are returned, too.
+    `begun` are the answers of `Begin` at the given points. Predictions hardly change.
     """
     moved = {}
     for k, sizes in design.apply(dict.fromkeys(points, _sizes)).items():
@@ -71,9 +72,9 @@ class PenaltyRows:
     problem : Problem
     w : ndarray, shape (n_weights,)
     mu : float
-        What all products are.
+        The value of all products.
     total : float
-        The weight of the other rows, which those without l1 share.
+        The total weight of the other rows; a row without l1 has 1 / n_weights of it.
     """
 
     def __init__(self, problem: Problem, w: np.ndarray, mu: float, total: float) -> None:
@@ -84,7 +85,7 @@ class PenaltyRows:
         self.fields = centred(own, -w, low, high, mu)
 
     def numbers(self) -> Centred:
-        """Return what they add to those of the other rows."""
+        """Return the contribution of these rows to `Centred`."""
         weight, dual, upper, lower, above, below = self.fields[:6]
         losses = weighted_sum(weight, (dual + upper) * above - (dual - lower) * below)
         products = weighted_sum(weight, upper * above + lower * below)
@@ -115,11 +116,12 @@ class PenaltyRows:
         return ratio + Largest(float(own)), sums + own_sums
 
     def end(self, w: np.ndarray, bias: float, share: float, losses: float) -> End:
-        """Return the request for a certificate, with weights that vanish set to 0 if that is good.
+        """Return the request for a certificate; it tries to set weights that tend to 0 to 0.
 
-        In the last step such a weight has become smaller, by a larger factor than how far its dual
-        variable is from the ends of its interval, which the products of both say nothing about
-        (Tapia's indicators: El-Bakry, Tapia, Zhang, 1994). Others may, if they cost little.
+        The last step has reduced such a weight by a larger factor than the distance of its dual
+        variable from the nearer end of its interval. (Tapia's indicators: El-Bakry, Tapia, Zhang,
+        1994. The products of both do not tell which tends to 0.) Weights with a small penalty are
+        tried as well.
         """
         weight, _, upper, lower, above, below = self.fields[:6]
         moved, before = share * self.fields[FIELD["dual_step"]], np.minimum(upper, lower)
@@ -132,9 +134,9 @@ class PenaltyRows:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """Certifies dual variables after a share of the last step, scaled where l1 asks for it.
+    """Certifies the dual variables after a share of the last step, scaled if l1 requires it.
 
-    Answers with the certificate of the first point whose gap is at most MORE times the least.
+    Answers with the certificate of the first point whose gap is at most MORE times the smallest.
 
     Attributes
     ----------

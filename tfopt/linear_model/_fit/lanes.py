@@ -1,4 +1,4 @@
-"""Products of the rows and several vectors, as many at a time as a cache line has numbers."""
+"""Products of the rows and several vectors, computed for a cache line of vectors at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Newton's method alone, for likelihoods without any penalty, or of classes with an offset.
+"""Newton's method only, for likelihoods without a penalty or of classes with an offset.
 
-Without l2 the dual variables a have to satisfy X^T (weight * a) = 0, as their sum is 0 with an
-intercept. Minus the derivatives that a Newton step predicts do so: that is what its system says.
-What rounding leaves of it, and what a move into their range does, is counted to the gap.
+Without l2 the dual variables a have to satisfy X^T (weight * a) = 0, and with an intercept their
+weighted sum has to be 0. By the Newton system, the negative derivatives that a step predicts do so.
+The remaining violation, by rounding or by a move into the range of dual variables, is added to the
+gap.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ __all__ = ["solve_by_newton"]
 
 #: A predicted decrease below this share of the losses is rounding.
 MIN_DECREASE = 1e-16
-#: Dual variables are certified if making them feasible would cost at most this share of the gap, or
-#: this one of the losses.
+#: Dual variables are certified if the cost of making them feasible is at most the share ROUNDING of
+#: the gap plus the share LEAST of the losses.
 ROUNDING, LEAST = 1e-3, 2.0**-60
 
 
@@ -48,8 +49,8 @@ def solve_by_newton(
     Raises
     ------
     InvalidArgumentError
-        If features depend on each other, or a line separates the classes: then no minimum is the
-        only one, or there is none.
+        If features are linearly dependent, so that the minimum is not unique; or if a hyperplane
+        separates the classes, so that there is none.
     """
     step_polishes = work.hessian_work(problem) <= work.CHEAP
     why = "with an offset" if problem.is_penalized else "without a penalty"
@@ -70,7 +71,7 @@ def solve_by_newton(
 
 
 class NewtonAlone(Steps):
-    """The steps of one problem, whose number is 0; each is certified where it has led.
+    """The steps of one problem, with number 0; the point after each step is certified.
 
     Attributes
     ----------
@@ -116,7 +117,7 @@ class NewtonAlone(Steps):
             return {}, {}
         share = self._line_search(step, -weighted_sum(gradient, step))
         duals, state = self._state.step_duals, self._state
-        if not self._moved:  # at the minimum, but for rounding
+        if not self._moved:  # at the minimum, up to rounding
             change = problem.predictions(step[:-1]) + float(step[-1])
             predicted = state.grad_pointwise + state.hess_pointwise * change
             duals = np.divide(-predicted, weight, out=np.zeros_like(weight), where=weight > 0)
@@ -135,7 +136,7 @@ class NewtonAlone(Steps):
         return losses + self.problem.penalty(point[0])
 
     def _line_search(self, step: np.ndarray, promised: float) -> float:
-        """Take a step, halved until the losses fall; return the share of it that was taken."""
+        """Take a step, halved until the Armijo condition holds; return the share that was tried."""
         assert self._point is not None
         (w, bias), here, share = self._point, self._state, 2.0
         before = Certificate(w, bias, self._total((w, bias), self._losses), 0.0)
@@ -177,9 +178,9 @@ def _gap(
     left: np.ndarray,
     diagonal: np.ndarray,
 ) -> tuple[float, np.ndarray]:
-    """Return the gap to predicted dual variables, and these in their range.
+    """Return the gap of predicted dual variables, and these variables clipped to their range.
 
-    It is infinite if more than rounding is left of what they have to satisfy.
+    The gap is infinite if they violate their constraints by more than rounding.
     """
     examples = state.examples
     clipped, (w, bias) = problem.phi.clip_duals(duals, examples["y"]), point
@@ -190,9 +191,9 @@ def _gap(
         visits.weights_of(*problem.rows, state.examples_with(clipped), left[:-1], 1.0)
         left[:-1] -= problem.l2 * w
         left[-1] = weighted_sum(examples["weight"], clipped) if problem.intercept else 0.0
-    free = slice(-1 if problem.l2 > 0 else 0, None)  # what has no penalty
+    free = slice(-1 if problem.l2 > 0 else 0, None)  # without a penalty
     losses, gap = problem.gaps(examples, clipped, state.wx, bias)
-    # of moving them so that nothing is left
+    # of moving the dual variables so that the violation is 0
     cost = weighted_sum(np.square(left[free]), 1 / diagonal[free]) / 2
     if cost > ROUNDING * gap + LEAST * losses:
         return math.inf, clipped

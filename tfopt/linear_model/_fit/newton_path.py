@@ -1,8 +1,8 @@
-"""Newton's method along a path of l2 penalties, which share the losses' values.
+"""Newton's method along a path of l2 penalties, whose solutions share sums over the rows.
 
-The losses at a point, their gradient and the dual variables do not depend on l2: the solution for
-one l2 has a certificate for the next without a pass over the rows, and the first step from there
-takes the last Hessian. (`least_squares` is for the squared loss.)
+The losses at a point, their gradient and the dual variables do not depend on l2. So the solution
+for one l2 gets a certificate for the next l2 without a pass over the rows, and the first step from
+there uses the last Hessian. (For the squared loss, see `least_squares`.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["FeasibleDuals", "NewtonPath", "shifted_duals"]
 
 
 class FeasibleDuals(NamedTuple):
-    """The examples' part of the gap, or a bound of it, and X^T (weight * a)."""
+    """The examples' part of the gap, or an upper bound of it, and X^T (weight * a)."""
 
     gap: float
     x_duals: np.ndarray
@@ -36,8 +36,9 @@ def shifted_duals(
 ) -> FeasibleDuals | None:
     """Make the sum of the dual variables 0 without a pass over the rows.
 
-    They are minus the losses' derivatives, plus a multiple of second derivatives, perhaps those at
-    another point. The loss bounds the gaps of moved dual variables (`bounds_moves`).
+    The dual variables are the negative derivatives of the losses, plus a multiple of second
+    derivatives, which may come from another point. The loss must bound the gaps of moved dual
+    variables (`bounds_moves`).
 
     Parameters
     ----------
@@ -46,12 +47,12 @@ def shifted_duals(
     bends, others : ndarray, shape (n_examples,)
         The weighted second derivatives at this point, and those to be added.
     column : ndarray, shape (n_weights + 1,)
-        The latter times the features, and their sum.
+        The sum of `others` times the features, and the sum of `others`.
 
     Returns
     -------
     FeasibleDuals or None
-        None if these might be too far away to be dual variables.
+        None if the move is too large for the bound.
     """
     share = gradient[-1] / column[-1]
     with np.errstate(divide="ignore", over="ignore"):
@@ -63,7 +64,7 @@ def shifted_duals(
 
 
 def secant_update(hessian: np.ndarray, step: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Return a Hessian that tells how the gradient has changed along a step (BFGS)."""
+    """Return the BFGS update of a Hessian: it maps the step to the change of the gradient."""
     product = np.sum(hessian * step, axis=1)
     before, after = weighted_sum(step, product), weighted_sum(step, change)
     if not (before > 0 and after > 0):
@@ -79,11 +80,11 @@ class NewtonPath:
     Parameters
     ----------
     problem : Problem
-        Of a smooth loss but the squared one, without l1; its l2 is not used.
+        Its loss is smooth, but not the squared loss; l1 is 0, and l2 is not used.
     initial : InitialPoint
     plan : Plan
     number : int, optional
-        Of the problem, for the history.
+        The number of the problem in the history.
     """
 
     def __init__(
@@ -106,9 +107,9 @@ class NewtonPath:
 
     @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
     def solve(self, l1: float, l2: float, options: Parameters) -> SolverResult | None:
-        """Return the solution for an l2, sought from the last one; None if no step leads there.
+        """Return the solution for an l2, starting from the last one; None if the steps fail.
 
-        l1 is 0.
+        l1 must be 0.
         """
         problem = self.problem._replace(l2=l2)
         monitor = ConvergenceMonitor(options, self.plan, self.number)
@@ -129,13 +130,13 @@ class NewtonPath:
             is_first = False
 
     def _certificate(self, problem: Problem) -> Certificate:
-        """Return the certificate of the current point; its gap is an estimate without duals."""
+        """Return the certificate of the current point; without duals its gap is an estimate."""
         gap, x_duals = self._duals or FeasibleDuals(0.0, -self._gradient[:-1])
         v = x_duals / problem.l2
         return assemble(problem, self._w, self._bias, v, self._losses, gap)
 
     def _feasible_duals(self) -> FeasibleDuals:
-        """Return minus the losses' derivatives, made feasible for an intercept."""
+        """Return the negative derivatives of the losses, made feasible for an intercept."""
         if not self.problem.intercept:
             return FeasibleDuals(0.0, -self._gradient[:-1])
         if self._hessian is not None and self.problem.phi.bounds_moves:

@@ -1,9 +1,9 @@
-"""The penalties of weights, each by itself: their values, their corners, and their gaps.
+"""The penalty of each weight: its value, its corner, and its Fenchel-Young gap.
 
-That of a weight is ``up * max(w, 0) + down * max(-w, 0) + l2 / 2 * w**2``. Both slopes are l1 times
-a factor; if a weight may not be negative, the one downwards is infinite. What u = X^T (weight * a)
-has beyond them is ``u - clip(u, -down, up)``, and the conjugate is its square divided by 2 * l2: of
-an l2 of 0 nothing may be beyond.
+The penalty of a weight is ``up * max(w, 0) + down * max(-w, 0) + l2 / 2 * w**2``. Both slopes are
+l1 times a factor; `down` is infinite if the weight may not be negative. For u = X^T (weight * a),
+the excess over the slopes is ``u - clip(u, -down, up)``. The conjugate is the square of the excess
+divided by 2 * l2; with l2 = 0 the excess must be 0.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ class Penalties(NamedTuple):
     def of(
         cls, n: int, l1: float, l2: float, factor: np.ndarray | None = None, positive: bool = False
     ) -> Penalties:
-        """Return those of n weights, of l1 and l2 times the factor of each."""
+        """Return the penalties of n weights: l1 and l2 times the factor of each weight."""
         factors = np.ones(n) if factor is None else factor
         up = l1 * factors
         return cls(l2 * factors, np.full(n, np.inf) if positive else up, up)
 
     def taken(self, chosen: np.ndarray) -> Penalties:
-        """Return those of some of the weights."""
+        """Return the penalties of some of the weights."""
         return Penalties(*(part[chosen] for part in self))
 
     @property
     def are_free(self) -> np.ndarray:
-        """Which weights have no penalty, but that they perhaps may not be negative."""
+        """Which weights have neither l1 nor l2; they may still be bounded below by 0."""
         free: np.ndarray = (self.l2 == 0) & (self.up == 0)
         return free
 
     def slopes(self, w: np.ndarray) -> np.ndarray:
-        """Return the slope of each weight's side."""
+        """Return the slope of each penalty on the side of its weight."""
         slopes: np.ndarray = np.where(w < 0, self.down, self.up)
         return slopes
 
     def sizes(self, w: np.ndarray) -> np.ndarray:
-        """Return the penalties but for l2."""
+        """Return the penalties without their l2 terms."""
         sizes: np.ndarray = self.slopes(w) * np.abs(w)
         return sizes
 
@@ -62,9 +62,9 @@ class Penalties(NamedTuple):
         return float(np.add.reduce(self.sizes(w) + self.l2 / 2 * np.square(w)))
 
     def violations(self, w: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return how far minus a gradient, of losses and l2, is from the slopes at the weights.
+        """Return the distance of the negative gradient, of losses and l2, from the slopes at w.
 
-        Of weights that are 0 it is negative if it is between them.
+        For a weight of 0 it is negative if the negative gradient is between both slopes.
         """
         at_corner = np.maximum(gradient - self.down, -gradient - self.up)
         beside = np.abs(gradient + self.slopes(w) * np.sign(w))
@@ -72,9 +72,9 @@ class Penalties(NamedTuple):
         return violations
 
     def reaches(self, u: np.ndarray, errors: np.ndarray | None = None) -> np.ndarray:
-        """Return u in units of the slope of its side, which is not 0.
+        """Return u divided by the slope of its side, which must not be 0.
 
-        With bounds of the errors of u, it is the largest that these allow.
+        With bounds of the errors of u, return the largest value that they allow.
         """
         size = 0.0 if errors is None else errors
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -84,8 +84,8 @@ class Penalties(NamedTuple):
     def gaps(self, w: np.ndarray, u: np.ndarray, errors: np.ndarray | None = None) -> np.ndarray:
         """Return the Fenchel-Young gap of each weight.
 
-        Of an l2 of 0 it is what it would be if nothing were beyond, and what is, as an error. With
-        bounds of the errors of u, it is a bound.
+        With l2 = 0 the excess of u over the slopes counts as an error of u. With bounds of the
+        errors of u, return an upper bound of the gap.
         """
         inside = np.clip(u, -self.down, self.up)
         beyond, is_square = u - inside, self.l2 > 0
@@ -99,9 +99,9 @@ class Penalties(NamedTuple):
 
 
 def scaled(X: Any, scale: np.ndarray) -> Any:
-    """Return features times the scale of each, in float64: an array or a CSR matrix.
+    """Return the features multiplied by their scales, in float64: an array or a CSR matrix.
 
-    A weight's l2 is then divided by the square of the scale.
+    The l2 of a weight has to be divided by the square of the scale.
     """
     if not sparse.issparse(X):
         return X * scale

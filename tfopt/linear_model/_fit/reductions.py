@@ -1,7 +1,7 @@
 """Sums in a fixed order, so that results do not depend on threads, workers or timing.
 
 `tree_reduce` adds up the answers of blocks in a binary tree over their positions. The node
-(level, k) is the sum of the 2**level positions from k * 2**level on, or of as many as there are.
+(level, k) is the sum of the 2**level positions from k * 2**level on, fewer at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Nodes: TypeAlias = Mapping[tuple[int, int], Any]
 
 
 def reduce_nodes(nodes: Nodes, n_places: int) -> dict[tuple[int, int], Any]:
-    """Add siblings as far as both are there.
+    """Add each pair of siblings if both are known, up to the root.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def reduce_nodes(nodes: Nodes, n_places: int) -> dict[tuple[int, int], Any]:
     Returns
     -------
     dict
-        The remaining nodes: only the root if all leaves were there.
+        The remaining nodes: only the root if all leaves were known.
     """
     folded, width = dict(nodes), n_places
     for level in range((n_places - 1).bit_length()):
@@ -60,7 +60,7 @@ def tree_reduce(values: Sequence[Any]) -> Any:
 
 
 class TreeSum:
-    """The sum of `tree_reduce` of answers that come one after the other, without keeping all."""
+    """The sum of `tree_reduce` for answers that arrive one by one, without keeping all of them."""
 
     def __init__(self) -> None:
         self._nodes: list[tuple[int, Any]] = []  # complete ones, and their levels
@@ -96,7 +96,7 @@ MAX_DENSITY = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class SparseDelta:
-    """A change of weights, stored sparsely if few are non-zero.
+    """A change of weights, stored sparsely if few entries are non-zero.
 
     Attributes
     ----------

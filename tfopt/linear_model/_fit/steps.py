@@ -1,4 +1,4 @@
-"""The interface of a method whose steps the loop of a fit takes."""
+"""The interface between the loop of a fit and the methods that take steps."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class Steps(ABC):
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
-        """Return estimates of the points' certificates, and those that the monitors ask for."""
+        """Return estimates of the points' certificates, and the certificates that monitors want."""
 
     @abstractmethod
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
-        """Step on from the points of some problems; return those where no step is good."""
+        """Step on from the points of some problems; return the problems whose step failed."""
 
     @abstractmethod
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
-        """Compute the duality gaps of the points that no step led on from."""
+        """Compute the duality gaps of the points from which the steps failed."""
 
     @abstractmethod
     def end(self, k: int) -> None:
-        """Take no more steps of a problem, if there were any."""
+        """Take no more steps for a problem; it may have taken none."""
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, which only fits to blocks have."""
+        """Return the state for a checkpoint; only fits to blocks save checkpoints."""
         raise NotImplementedError
 
     def restore(self, state: Mapping[str, Any]) -> None:

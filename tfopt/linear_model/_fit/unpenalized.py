@@ -1,8 +1,9 @@
-"""Dual variables for weights without a penalty, of which nothing may be left in X^T (weight * a).
+"""Feasible dual variables for weights without a penalty.
 
-Of weights that may not be negative, nothing above 0; and with an intercept their sum is 0. Dual
-variables near the minimum are moved by what a Newton step of these weights alone predicts. What
-rounding leaves is counted to the gap.
+For such a weight, X^T (weight * a) must be 0, or at most 0 if the weight may not be negative; with
+an intercept the weighted sum of the dual variables must be 0. Dual variables near the minimum are
+made feasible by a Newton step over these weights only. The cost of the remaining rounding error is
+added to the gap.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = ["Moved", "check_separation", "moved_duals", "refuse_separated"]
 
-#: How often dual variables are moved: where some would leave their range, the others move further.
+#: The largest number of moves: where some dual variables reach their bounds, the others move again.
 ROUNDS = 10
-#: What may be left: as a share of the losses, what making up for it would cost. Rounds go on while
-#: they lower it to less than a quarter, if it is above the first number.
+#: The cost of the remaining violation, as a share of the losses: below the first number no move is
+#: made; below the second one, moves end when one does not lower it to less than a quarter.
 LEAST, MOST = 2.0**-100, 2.0**-60
-#: Of weights that may not be negative so many may be bound, and so many times those that are not 0:
-#: with more the minimum is far.
+#: With nonnegative weights, at most SPARE + MORE * (number of nonzero weights) constraints may be
+#: violated: otherwise the minimum is far.
 SPARE, MORE = 10, 2
-#: What is added to the diagonal, as a share of it, so that features may depend on each other.
+#: The share of the diagonal that is added to it, so that features may be linearly dependent.
 RIDGE = 1e-10
 
 
@@ -41,7 +42,7 @@ class Moved(NamedTuple):
     certified : ndarray, shape (n_rows,)
     x_duals : ndarray, shape (n_weights,)
     cost : float
-        That of making up for what is left, in losses.
+        The cost of correcting the remaining violation, in units of the losses.
     """
 
     certified: np.ndarray
@@ -53,9 +54,9 @@ class Moved(NamedTuple):
 def moved_duals(
     problem: Problem, features: Features, state: RowState, w: np.ndarray, losses: float
 ) -> Moved | None:
-    """Move the dual variables that are to be certified, at weights with these losses.
+    """Make the dual variables `state.certified` feasible, at weights with these losses.
 
-    None: they could not be moved far enough.
+    Return None if that fails, since the minimum is far or a system cannot be solved.
     """
     examples, free, a = state.examples, problem.penalties.are_free, state.certified
     weight, bends, H = examples["weight"], state.hess_pointwise, np.zeros((0, 0))
@@ -87,7 +88,7 @@ def moved_duals(
 
 
 def _curvature(problem: Problem, few: Rows, bends: np.ndarray, n: int) -> np.ndarray:
-    """Return the Hessian by some weights and the intercept, whatever depends on what."""
+    """Return the Hessian by some weights and the intercept, plus a ridge that makes it regular."""
     nothing = np.zeros_like(bends)
     _, H = second_order.newton_system(*few, nothing, bends, n, problem.threads)
     if not problem.intercept:
@@ -100,7 +101,7 @@ def _curvature(problem: Problem, few: Rows, bends: np.ndarray, n: int) -> np.nda
 def check_separation(
     problem: Problem, features: Features, state: RowState, w: np.ndarray, bias: float
 ) -> None:
-    """Raise InvalidArgumentError if weights without a penalty make a likelihood grow for ever."""
+    """Raise InvalidArgumentError if unpenalized weights separate the classes of a likelihood."""
     phi, free = problem.phi, np.flatnonzero(problem.penalties.are_free)
     if phi.is_classification and phi.is_likelihood:
         z = visits.predictions(*features.rows(free), w[free], 0.0, problem.threads) + bias
@@ -108,7 +109,7 @@ def check_separation(
 
 
 def refuse_separated(examples: np.ndarray, z: np.ndarray) -> None:
-    """Raise InvalidArgumentError if all samples with weight are on the right side."""
+    """Raise InvalidArgumentError if all samples with a positive weight have positive margins."""
     margins = examples["y"] * z
     if margins[examples["weight"] > 0].min() > 0:
         raise InvalidArgumentError(
