@@ -26,9 +26,9 @@ __all__ = [
     "scaled_gaps",
 ]
 
-#: How much an inexact intercept may add to the gap, relative to the estimate of the gap.
+#: The largest amount that an inexact intercept may add to the gap, relative to its estimate.
 BIAS_SHARE = 0.01
-#: The rounding of an objective, as a share of it: of sums over blocks, and of what they add up.
+#: The relative rounding error of an objective, from sums over blocks and within them.
 ROUNDING = 2.0**-48
 
 
@@ -77,12 +77,12 @@ def certify(
     points : dict of ndarray and float
         The unshrunk weights v of the dual variables, and a guess of the intercept.
     estimates : dict of float
-        Of the gaps.
+        Estimates of the gaps.
 
     Returns
     -------
     dict of Certificate
-        With the best intercepts for the weights.
+        Their intercepts are the best for the weights.
     """
     weights = {k: problem.shrunk(v) for k, (v, _) in points.items()}
     if not problem.intercept:
@@ -108,7 +108,7 @@ def certify(
         if projected is not None:
             v = projected
         elif problem.l1 == 0:
-            v = weights[k]  # but for the signs of zeros
+            v = weights[k]  # except for the signs of zeros
         certificates[k] = assemble(problem, weights[k], biases[k], v, *pair)
     return certificates
 
@@ -119,7 +119,7 @@ def certify_tangents(
     points: Mapping[int, Point],
     tangents: Mapping[int, Tangents],
 ) -> dict[int, Certificate]:
-    """Compute duality gaps with minus the losses' derivatives as dual variables.
+    """Compute duality gaps with the negative derivatives of the losses as dual variables.
 
     The gap of the losses is 0 unless an intercept requires the dual variables to be projected.
     """
@@ -138,21 +138,21 @@ def certify_steps(
 ) -> dict[int, Certificate]:
     """Compute duality gaps with the dual variables of the Newton steps that led to points.
 
-    These are minus the derivatives that the tangents of phi' at the start of the step predict. What
-    Newton's system says is that their unshrunk weights are those of the point: so the gap is that
-    of the losses alone, but for rounding and the system's own error, and it takes no product with
-    the rows.
+    They are the negative derivatives that the tangents of phi' at the start of the step predict. By
+    the Newton system, their unshrunk weights equal the weights of the point. So the gap comes from
+    the losses only, up to rounding and the error of the system's solution, and needs no product
+    with the rows.
 
     Parameters
     ----------
     problem, design, points, tangents
     weights : dict of ndarray
-        The unshrunk weights of these dual variables, given by the system.
+        The unshrunk weights of these dual variables, from the Newton system.
 
     Returns
     -------
     dict of Certificate
-        Without the problems whose dual variables are out of the conjugate's domain.
+        Problems whose dual variables are outside the conjugate's domain are left out.
     """
     gaps = design.step_gaps({k: bias for k, (_, bias) in points.items()}) if points else {}
     return {
@@ -165,14 +165,14 @@ def certify_steps(
 def estimate_from_step(
     problem: Problem, point: Point, tangents: Tangents, weights: np.ndarray
 ) -> Certificate:
-    """Return about what `certify_steps` would, without a pass over the rows."""
+    """Return an estimate of the result of `certify_steps`, without a pass over the rows."""
     return assemble(problem, *point, weights, *tangents)
 
 
 def estimate_from_gradient(
     problem: Problem, point: Point, tangents: Tangents, gradient: np.ndarray
 ) -> Certificate:
-    """Return what `certify_tangents` would if nothing had to be projected, without a pass."""
+    """Return the result of `certify_tangents` without its projection, and without a pass."""
     v = -gradient[:-1] / problem.l2
     return assemble(problem, *point, v, tangents.losses, 0.0)
 
@@ -180,9 +180,9 @@ def estimate_from_gradient(
 def estimate_scaled(
     problem: Problem, point: Point, losses: float, x_duals: np.ndarray, gap: float
 ) -> Certificate:
-    """Return about the certificate of the best multiple of dual variables.
+    """Return an estimate of the certificate for the best multiple of the dual variables.
 
-    `x_duals` are X^T (weight * a), and `gap` is the examples' part.
+    `x_duals` is X^T (weight * a), and `gap` is the examples' part of the gap.
     """
     apart, scale = scaled_gap(problem, point[0], losses, x_duals)
     gap += apart + (1 - scale) ** 2 * losses
@@ -194,8 +194,8 @@ def assemble(
 ) -> Certificate:
     """Return a certificate, given the sum of the losses and the examples' part of the gap.
 
-    The gap is summed up from the Fenchel-Young gaps of the examples and of the weights, which are
-    not negative: the difference of the two objectives would be mere rounding when it is small.
+    The gap is the sum of the Fenchel-Young gaps of the examples and the weights, which are
+    nonnegative: a small difference of the two objectives would be rounding error.
     """
     if w is not v:
         gap = float(gap) + penalty_gap(problem, w, v)
@@ -213,7 +213,7 @@ def penalty_gap(
     w, v : ndarray, shape (n_weights,)
         The weights, and the unshrunk weights of the dual variables.
     errors : ndarray, optional
-        Bounds of the errors of v, of which the gap is then a bound.
+        Bounds of the errors of v; the result is then an upper bound of the gap.
     """
     inside = np.clip(v, -problem.shrink, problem.shrink) if problem.l1 > 0 else None
     apart = w - (v if inside is None else v - inside)
@@ -238,11 +238,11 @@ def scaled_gap(
 
         -sum of weight * phi*(-a) - sum of max(|X^T (weight * a)| - l1, 0)**2 / (2 * l2)
 
-    For l2 = 0 the second sum is a constraint, into which the dual variables are scaled; but that of
-    weights without any penalty is for the caller. They may be scaled for any l2, if that gives the
-    smaller gap: a small l2 makes violations expensive. What a factor s adds to the examples' part
-    is counted as (1 - s)**2 times the losses: minus the derivatives of the squared loss have that
-    gap, and those of others if s is 0.
+    For l2 = 0 the second sum becomes a constraint, and the dual variables are scaled to satisfy it;
+    weights without any penalty are left to the caller. With l2 > 0 they are scaled if that gives
+    the smaller gap, because a small l2 makes violations expensive. A factor s is assumed to add
+    (1 - s)**2 times the losses to the examples' part. That is exact if the dual variables are the
+    negative derivatives of the squared loss, or of any loss if s is 0.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def scaled_gap(
     x_duals : ndarray, shape (n_weights,)
         X^T (weight * a).
     errors : ndarray, optional
-        Bounds of the errors of these, of which the gap is then a bound.
+        Bounds of the errors of `x_duals`; the result is then an upper bound of the gap.
 
     Returns
     -------
@@ -267,7 +267,7 @@ def scaled_gap(
 def scaled_gaps(
     problem: Problem, w: np.ndarray, x_duals: np.ndarray, errors: np.ndarray | None = None
 ) -> list[tuple[float, float]]:
-    """Return `scaled_gap` of dual variables scaled where l2 is 0, and of all within their l1."""
+    """Return two results of `scaled_gap`: for the scale that l2 = 0 requires, and for every l2."""
     penalties, found = problem.penalties, []
     has_corner = penalties.up > 0
     reaches = penalties.reaches(x_duals, errors)

@@ -1,9 +1,9 @@
 """Proximal Newton steps by coordinate descent on working sets, for smooth losses and any penalties.
 
 A step minimizes a quadratic model of the losses plus the penalties over the weights of a working
-set: those that are not 0, and those that violate the optimality conditions most. For the squared
-loss the model is exact. (Yuan, Ho, Lin: An improved GLMNET for l1-regularized logistic regression,
-2012; Massias, Gramfort, Salmon: Celer, 2018.)
+set: the nonzero weights, and the weights that violate the optimality conditions most. For the
+squared loss the model is exact. (Yuan, Ho, Lin: An improved GLMNET for l1-regularized logistic
+regression, 2012; Massias, Gramfort, Salmon: Celer, 2018.)
 """
 
 from __future__ import annotations
@@ -29,19 +29,22 @@ from tfopt.linear_model._fit.unpenalized import check_separation, moved_duals
 
 __all__ = ["CoordinateDescent"]
 
-#: Sweeps end when they lower the model by less than this times the square of the nearness: near
-#: the minimum a gap is of the order of the violations, and the primal of that of their squares.
+#: Sweeps end when one lowers the model by less than this share of the objective, times the square
+#: of `nearness`: near the minimum the gap is proportional to the violations, and the decrease of
+#: the objective to their squares.
 PRECISION = 1e-5
-#: Losses that are linear far from the minimum have no curvature there: the model uses at least this
-#: share, times the nearness, of that of the parabola above them (iteratively reweighted squares).
+#: Losses that are linear far from the minimum have no curvature there: the model uses at least
+#: SECANT * nearness times the curvature of the parabola above them, as iteratively reweighted least
+#: squares do.
 SECANT = 0.3
-#: Steps that promise mere rounding end when the gap is not below this share of the last.
+#: If steps promise a decrease below rounding, they end when the gap is above this share of the last
+#: one.
 STALLED = 0.9
 
 
 @dataclasses.dataclass
 class _Descent:
-    """Where the descent of a problem is.
+    """The state of one problem's descent.
 
     Attributes
     ----------
@@ -49,12 +52,16 @@ class _Descent:
     tangents : Tangents
     model : QuadraticModel
     predicted : ndarray or None
-        X^T of the dual variables that the last step predicts.
+        X^T of the weighted dual variables that the last step predicts.
     nearness : float
-        About the relative gap, or the root of the decrease that the last step promised, relative to
-        the objective: where dual variables are scaled far the gap says little.
-    last_gap : float
-        Of the last certificate or, if the last point was not certified, of its estimate.
+        The relative gap, or the root of the decrease that the last step promised relative to the
+        objective, if that is smaller: scaled dual variables may have a large gap near the minimum.
+    gradient : ndarray or None
+        The gradient of the losses at the point, if it is known.
+    is_certified : bool
+        Whether the point has a certificate, not just an estimate.
+    last_gap : dict
+        The gap of the last certificate (True), and that of the last estimate (False).
     """
 
     point: Point
@@ -149,7 +156,7 @@ class CoordinateDescent(Steps):
         return [k for k, point in going.items() if not self._step(k, point)]
 
     def _step(self, k: int, point: Certificate) -> bool:
-        """Step on from a certificate or an estimate; return whether that is good."""
+        """Step on from a certificate or an estimate; return whether the step succeeded."""
         problem, each, state = (
             self.problem,
             self._descents[k],
@@ -194,7 +201,7 @@ class CoordinateDescent(Steps):
     def _certify(
         self, state: RowState, point: Certificate, losses: float, x_duals: np.ndarray
     ) -> tuple[RowState, Certificate]:
-        """Compute the duality gap of a point with the dual variables that are to be certified."""
+        """Compute the duality gap of a point and the dual variables `state.certified`."""
         problem, w, cost = self.problem, point.w, 0.0
         of_zeros = state._replace(certified=np.zeros_like(state.certified))
         has_free = not problem.is_plain and bool(problem.penalties.are_free.any())
@@ -217,7 +224,7 @@ class CoordinateDescent(Steps):
     def _certify_slopes(
         self, state: RowState, point: Certificate, losses: float, gradient: np.ndarray
     ) -> tuple[RowState, Certificate]:
-        """Compute the duality gap, with dual variables that are minus the losses' derivatives."""
+        """Compute the duality gap with the negative derivatives of the losses as dual variables."""
         problem = self.problem
         state = state._replace(certified=rows.minus_slopes(problem, state))
         if not problem.intercept:

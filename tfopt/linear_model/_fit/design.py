@@ -1,6 +1,6 @@
 """The design matrix as the solver sees it, with rows in memory.
 
-`block_design` has rows in blocks on an executor.
+For rows in blocks on an executor, see `_blocks.design`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Point = tuple[np.ndarray, float]
 #: The sum of the losses and the examples' part of the gap, and the unshrunk weights of the
 #: projected dual variables, if there is an intercept.
 GapSums = tuple[np.ndarray, np.ndarray | None]
-#: A function of the rows of a problem: its answers for blocks of rows add up.
+#: A function of the rows of a problem; its answers for blocks of rows are added up.
 RowFunction = Callable[[Problem, RowState], tuple[RowState, Any]]
 #: The gradient of the losses, and their Hessian or its diagonal; the intercept is last.
 NewtonSystem = tuple[np.ndarray, np.ndarray]
 
 
 class Tangents(NamedTuple):
-    """The sum of the losses at a point, and what a Newton step's dual variables are off by.
+    """The sum of the losses at a point, and the gap of a Newton step's dual variables.
 
     See `rows.tangents`.
     """
@@ -53,7 +53,7 @@ class Tangents(NamedTuple):
 class Design(Protocol):
     """The rows X of several problems, with the predictions and dual variables of each.
 
-    All methods are of a batch of problems: they take and return a dict by the problems' numbers.
+    Each method handles a batch of problems: it takes and returns a dict by the problems' numbers.
     """
 
     plan: Plan
@@ -61,7 +61,7 @@ class Design(Protocol):
     def predict(
         self, points: Mapping[int, tuple[np.ndarray, Sequence[float]]]
     ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Compute x . w, and make the visits' dual variables those to be certified.
+        """Compute x . w, and choose the visits' dual variables for certification.
 
         The points are weights w, and the intercepts for `intercept_derivatives`. Return
         `rows.dual_residual`, and these derivatives.
@@ -77,7 +77,7 @@ class Design(Protocol):
     ) -> dict[int, GapSums]:
         """Project the dual variables, and return the sums of a certificate.
 
-        `weights` are points to predict at before that, where there is no intercept.
+        Without an intercept, `weights` are the points to predict at before that.
         """
 
     def tangents(
@@ -90,7 +90,7 @@ class Design(Protocol):
     ) -> dict[int, NewtonSystem]:
         """Return the derivatives of the losses at the last tangents.
 
-        For problems that are `near` the minimum, the last Hessian may do.
+        For problems that are `near` the minimum, the last Hessian may be used again.
         """
 
     def hessians_of(self, features: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
@@ -100,19 +100,19 @@ class Design(Protocol):
         """Return products of the Hessians there and vectors."""
 
     def tangent_gaps(self, biases: Mapping[int, float]) -> dict[int, tuple[float, np.ndarray]]:
-        """Have minus the losses' derivatives at the last tangents certified.
+        """Choose the negative derivatives of the losses at the last tangents for certification.
 
         Return the examples' part of the gaps, and the unshrunk weights of these dual variables.
         """
 
     def step_gaps(self, biases: Mapping[int, float]) -> dict[int, float]:
-        """Have the dual variables of the last Newton steps certified; see `rows`."""
+        """Choose the dual variables of the last Newton steps for certification; see `rows`."""
 
     def apply(self, requests: Mapping[int, RowFunction]) -> dict[int, Any]:
         """Apply functions of the problem and the state of the rows; return their answers."""
 
     def keep_best(self, k: int) -> None:
-        """Keep the dual variables of a problem's last certificate: it is the best so far."""
+        """Keep the dual variables of a problem's last certificate, which is the best so far."""
 
 
 class MemoryDesign(Design):
@@ -122,7 +122,7 @@ class MemoryDesign(Design):
     ----------
     problem : Problem
     examples : sequence of ndarray of EXAMPLE
-        For each problem.
+        The examples of each problem.
     plan : Plan
     current_duals : callable
         Returns the current dual variables of a problem's visits.
@@ -131,7 +131,7 @@ class MemoryDesign(Design):
     ----------
     states : list of RowState
     linearizations : dict of Linearization
-        At the last tangents, unless Hessians are formed.
+        The linearizations at the last tangents, unless Hessians are formed.
     """
 
     def __init__(
@@ -218,9 +218,9 @@ class MemoryDesign(Design):
         return {k: (each.gradient, each.hessian) for k, each in found.items()}
 
     def _newton_system(self, k: int, is_near: bool) -> NewtonSystem:
-        """Return a new Hessian, or once more the last one.
+        """Return the gradient and a new Hessian or, near the minimum, the last one again.
 
-        A step with the last one predicts derivatives from the second derivatives that are in it.
+        A step with the last Hessian predicts derivatives from the second derivatives in it.
         """
         state = self.states[k]
         bends, hessian = self._formed.pop(k, (None, None))
@@ -295,7 +295,7 @@ class MemoryDesign(Design):
 
 
 class LaneDesign(MemoryDesign):
-    """Rows in memory, whose products with several vectors are computed together."""
+    """Rows in memory; products with several vectors are computed together."""
 
     def _predictions(self, weights: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
         lanes = aligned_zeros((self.problem.n_weights, multiclass.LANES))

@@ -1,4 +1,4 @@
-"""A fit: the loop of epochs, steps and certificates, for all classes on several threads."""
+"""The loop of a fit over epochs, steps and certificates, for all classes on several threads."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tfopt.linear_model.parameters import DESCENT, INTERIOR, SDCA, Parameters, a
 
 __all__ = ["Epochs", "FitResult", "Minimization", "Visits", "solve_all"]
 
-#: The relative gap of a sample's minimum, which is about how far it is from that of all rows; and
-#: the largest number of steps.
+#: The relative gap at which a fit to a sample stops, which is about the relative distance of its
+#: minimum from that of all rows; and the largest number of its steps.
 SAMPLE_TOL, SAMPLE_STEPS = 1e-4, 20
 
 
@@ -38,15 +38,15 @@ class FitResult:
     ----------
     results : list of SolverResult
     duals : object
-        The dual variables, or those of each block as `collect` returns them, or None.
+        The dual variables as an array, or of each block as `collect` returns them, or None.
     shift : ndarray or None
-        What was subtracted from the features.
+        The numbers subtracted from the features.
     lengths : tuple of int
         The numbers of rows of the blocks.
     names : tuple of str, or None
         The names of the features, if blocks have them.
     scale : ndarray or None
-        What the features were then multiplied by.
+        The factors by which the features were then multiplied.
     """
 
     results: list[SolverResult]
@@ -72,15 +72,15 @@ def solve_all(
     ----------
     problem : Problem
     initial_point : callable
-        From the number of a problem to its initial point, which is made when the problem is due:
-        those of many classes at once would take more memory than the rows.
+        Returns the initial point of a problem, given its number. Points are made when they are
+        needed: those of many classes would take more memory than the rows.
     n_problems : int
-        One, or one for each class against the rest.
+        1, or the number of classes, each against the rest.
     options : Parameters
     plan : Plan
     workers : int
     duals : ndarray, shape (n_problems, n_examples) or (0, n_examples)
-        Is set to the dual variables, if it has rows for them.
+        Receives the dual variables, if it has rows for them.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def solve_all(
 
 
 def _steps_of(problem: Problem, options: Parameters, plan: Plan) -> Callable[[MemoryDesign], Steps]:
-    """Return what makes the method of a plan's steps for a design: of the same rows for all."""
+    """Return a function from a design to the method of a plan's steps; all share the rows."""
     if plan.steps == DESCENT:
         features = Features(problem)
         return lambda design: CoordinateDescent(problem, design, features, options.tol)
@@ -128,7 +128,7 @@ def _minimization(
     plan: Plan,
     first: int,
 ) -> tuple[Minimization, MemoryDesign]:
-    """Prepare to minimize one problem, or up to LANES: with equal results, but for rounding."""
+    """Prepare to minimize one problem or up to LANES of them; results differ by rounding only."""
     examples = [initial.examples() for initial in initial_points]
 
     begun: list[RowVisits | LaneVisits] = []
@@ -164,7 +164,7 @@ def _minimization(
 def _newton_start(
     problem: Problem, initial: InitialPoint, options: Parameters, plan: Plan
 ) -> Point:
-    """Return where Newton's method begins: at the minimum for a sample of many rows, or at 0."""
+    """Return the start of Newton's method: the minimum for a sample of many rows, or weights 0."""
     zero = np.zeros(problem.n_weights), initial.bias
     sample = sampled(problem, initial, plan.sample) if plan.sample else None
     if sample is None:
@@ -187,7 +187,7 @@ class Visits(Protocol):
         """Visit the examples once, and return estimates of the problems' gaps."""
 
     def points(self, problems: Sequence[int]) -> dict[int, Point]:
-        """Return the unshrunk weights and the intercepts of problems that are to be certified."""
+        """Return the unshrunk weights and the intercepts of problems, to certify them."""
 
 
 class Epochs:
@@ -199,12 +199,12 @@ class Epochs:
         Its rows are not used.
     design : Design
     visits : callable
-        Returns the visits, when they begin.
+        Returns the visits; it is called when they begin.
 
     Attributes
     ----------
     number : int
-        How many epochs there were.
+        The number of epochs so far.
     """
 
     def __init__(self, problem: Problem, design: Design, visits: Callable[[], Visits]) -> None:
@@ -228,14 +228,14 @@ class Epochs:
 class Minimization:
     """The minimization of the objectives of several problems that share their rows.
 
-    Each iteration is an epoch of visits or, while there are problems for which steps pay, a step of
-    each of these.
+    Each iteration is an epoch of visits. While problems have active steps, it is a step of each of
+    those problems instead.
 
     Parameters
     ----------
     plan : Plan
     steps : Steps
-        The method that the plan has for steps.
+        The method of the plan's steps.
     epochs : Epochs or None
         None if there are only steps.
     keep_best : callable
@@ -249,7 +249,7 @@ class Minimization:
     ----------
     monitors : list of ConvergenceMonitor
     n_iter : int
-        How many iterations there were.
+        The number of iterations so far.
     """
 
     def __init__(
@@ -270,14 +270,15 @@ class Minimization:
 
     @property
     def epochs(self) -> Epochs:
-        """The epochs, of a plan that has some."""
+        """The epochs; the plan must have some."""
         assert self._epochs is not None
         return self._epochs
 
     def begin_steps(self, k: int, w: np.ndarray, bias: float, *, tentatively: bool = False) -> None:
-        """Make the next iteration of a problem a step, from a point.
+        """Make the next iteration of a problem a step from a point.
 
-        Tentatively: unless its gap, or losses that overflow, say that epochs are the better choice.
+        If tentatively, epochs follow if the gap of the point shows that they are less work, or if
+        losses overflow there.
         """
         monitor = self.monitors[k]
         monitor.is_tentative, monitor.wants_steps = tentatively, not tentatively
@@ -291,7 +292,7 @@ class Minimization:
         Parameters
         ----------
         after : callable, optional
-            Called with the number of each iteration at its end, but for the last.
+            Called with the number of each iteration at its end, except the last one.
         """
         while active := self._active():
             self.n_iter += 1
@@ -308,7 +309,7 @@ class Minimization:
         return [k for k, monitor in enumerate(self.monitors) if not monitor.is_done]
 
     def _epoch(self, active: Sequence[int]) -> None:
-        """Visit the examples, certify where that is due, and begin steps where they take over."""
+        """Visit the examples, certify the problems that are due, and begin steps that take over."""
         estimates = self.epochs.run(active)
         number = self.epochs.number
         due = [k for k in active if self.monitors[k].should_certify(number, estimates[k])]
@@ -319,7 +320,7 @@ class Minimization:
                 self.begin_steps(k, point.w, point.bias)
 
     def _step(self) -> None:
-        """Look how near the points are, certify where that is due, step on, and end what fails."""
+        """Estimate the gaps, certify the problems that are due, take steps, and end failed ones."""
         steps, monitors = self.steps, self.monitors
         estimates, certified = steps.look(monitors)
         for k, point in (estimates | certified).items():
@@ -344,7 +345,7 @@ class Minimization:
             steps.end(k)
 
     def _certify_warm_starts(self, problems: Sequence[int]) -> None:
-        """Certify the dual variables of visits, from whose weights steps are to go on."""
+        """Certify the dual variables of the visits from whose weights steps will start."""
         for k, point in self.epochs.certify(problems, dict.fromkeys(problems, 0.0)).items():
             self._certified(k, point)
             if not self.monitors[k].is_done and self.monitors[k].wants_steps:

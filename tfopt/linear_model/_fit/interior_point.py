@@ -1,8 +1,8 @@
 """A primal-dual interior-point method with Mehrotra's predictor and corrector.
 
-It is for losses that are linear but for a corner, whose dual variables are in intervals. An
-iteration asks three things of the rows, each in one pass: the Newton system, how far the
-predictor's step would go, and how far the corrector's goes. (Mehrotra: On the implementation of a
+It applies to piecewise linear losses, whose dual variables are in intervals. An iteration makes
+three passes over the rows: for the Newton system, for the length of the predictor's step, and for
+that of the corrector's step. (Mehrotra: On the implementation of a
 primal-dual interior point method, 1992; Ferris, Munson: Interior-point methods for massive support
 vector machines, 2002.)
 """
@@ -37,23 +37,24 @@ from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = ["LOOSE", "InteriorPoint"]
 
-#: By how much the estimate of a gap is above it, about.
+#: The estimate of a gap is too large by about this factor.
 LOOSE = 2.0
 
-#: While dual variables violate what l2 = 0 asks for, the gap is so many times the losses.
+#: While dual variables violate the constraints of l2 = 0, the gap counts as this multiple of the
+#: losses.
 FAR = 1e12
-#: The share of the way to where a variable would become 0.
+#: The length of a step, relative to the step with which a variable would become 0.
 NEARLY = 0.9995
-#: Steps that are shorter are rounding.
+#: A smaller share of a step is rounding.
 SHORTEST = 1e-8
-#: A method has come to its end if its certified gap is not below this share of the last, or if a
-#: whole step near the minimum does not bring the products below it.
+#: The method ends if a certified gap is above this share of the last one, or if a whole step near
+#: the minimum does not reduce the products below this share.
 STALLED = 0.9
-#: The mean product that a warm start begins with, relative to that of its gap. Of dual variables
-#: nearer to the ends of their intervals many have to turn back.
+#: The initial mean product of a warm start, relative to the mean product that its gap implies. With
+#: less, many dual variables start too close to an end of their interval and have to move back.
 WIDER = 100.0
-#: Up to this relative gap a point is near the minimum: a warm start begins with the dual variables
-#: of the certificate.
+#: Up to this relative gap a point is near the minimum: a warm start then begins with the dual
+#: variables of the last certificate.
 NEAR = 1e-2
 #: Rows are chosen again when the products have fallen to this share of their last value, and are at
 #: most this many times the gap.
@@ -62,29 +63,29 @@ SMALLER, MOSTLY = 0.5, 2.0
 
 @dataclasses.dataclass
 class _Iterate:
-    """A point of the method, but for what the rows keep.
+    """A point of the method, without the variables of the rows.
 
     Attributes
     ----------
     u : ndarray, shape (n_weights + 1,)
         The weights and the intercept.
     share : float
-        How much of its last step the rows are yet to take.
+        The share of the last step that the rows will take with the next request.
     total, products, losses : float
         The total weight of the rows, the weighted sum of products, and the losses.
     quadratic, linear : float
-        By how much the first point violates the constraints of the dual, as an addition to the gap
-        which is quadratic in the violation, and one which is linear.
+        The gap that the dual constraints' violation at the first point adds: the term that is
+        quadratic in the violation, and the linear one.
     far : ndarray, shape (n_weights + 1,)
-        X^T and the sum of the weighted dual variables of rows that are left out.
+        X^T times the weighted dual variables of the rows that are left out, followed by their sum.
     chosen : float
-        The mean of products when these were chosen.
+        The mean product when these rows were chosen.
     is_doubted : bool
-        Whether a certificate is worse than was expected: a row may have been taken for far.
+        Whether there was a certificate since: a row may have been left out by mistake.
     left : float
-        The share of the violation that is left.
+        The remaining share of the violation.
     gap : float
-        That of the last certificate.
+        The gap of the last certificate.
     """
 
     u: np.ndarray
@@ -105,7 +106,7 @@ class _Iterate:
         return self.u[:-1].copy(), float(self.u[-1])
 
     def certificate(self, problem: Problem) -> Certificate:
-        """Return a certificate whose numbers are estimates."""
+        """Return an estimate of the certificate."""
         w, bias = self.point
         penalty = weighted_sum(problem.penalties.l2 / 2 * w, w)
         return Certificate(w, bias, max(self.losses, 0.0) + penalty, max(self.gap_estimate, 0.0))
@@ -131,7 +132,7 @@ class InteriorPoint(Steps):
     Attributes
     ----------
     iterates : dict
-        Of the problems that are being solved.
+        The iterates of the active problems, by number.
     """
 
     def __init__(self, problem: Problem, design: Design) -> None:
@@ -146,17 +147,17 @@ class InteriorPoint(Steps):
 
     @property
     def active(self) -> Collection[int]:
-        """The problems that are being solved, or about to be."""
+        """The problems that are being solved or will be with the next step."""
         return {**self._starts, **self.iterates}.keys()
 
     def start(self, k: int, w: np.ndarray, bias: float) -> None:
-        """Begin at a point, with the next step."""
+        """Begin at a point when the next step is taken."""
         self._starts[k] = w, bias
 
     def look(
         self, monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
-        """Take steps; return estimates of their certificates, and those of points that are due."""
+        """Take steps; return estimates of certificates, and the certificates that are due."""
         starts, self._starts = self._starts, {}
         bests = {k: monitors[k].best for k in starts}
         self.begin(starts, {k: best for k, best in bests.items() if best is not None})
@@ -171,7 +172,7 @@ class InteriorPoint(Steps):
         return estimates, self._certified
 
     def step(self, going: Mapping[int, Certificate]) -> list[int]:
-        """Return the problems that no step brings any further."""
+        """Return the problems that make no more progress."""
         ended = [
             k
             for k, point in self._certified.items()
@@ -182,19 +183,19 @@ class InteriorPoint(Steps):
     def begin(self, points: Mapping[int, Point], certificates: Mapping[int, Certificate]) -> None:
         """Begin at points, with dual variables on the central path for these weights.
 
-        Near the minimum, they are about those of the last certificate instead.
+        Near the minimum, the dual variables start close to those of the last certificate instead.
 
         Parameters
         ----------
         points : dict of ndarray and float
         certificates : dict of Certificate
-            The best ones of some of them.
+            The best certificates of some of the problems.
         """
         if not points:
             return
         begun = self.design.apply({k: Begin(*point) for k, point in points.items()})
         far = {k: _nowhere(points[k]) for k, sums in begun.items() if not np.isfinite(sums).all()}
-        points = {**points, **far}  # a warm start may be
+        points = {**points, **far}  # a warm start may overflow
         begun |= self.design.apply({k: Begin(*point) for k, point in far.items()})
         if self.problem.positive:
             points, begun = inside(self.design, points, begun)
@@ -207,7 +208,7 @@ class InteriorPoint(Steps):
             requests[k] = Centre(float(mean) or 1.0, points[k][1], is_near)
         self._centre(points, begun, requests)
         for k, request in requests.items():
-            if request.is_near:  # it is known how far the rows have moved from here
+            if request.is_near:  # rows may be chosen by their moves from this point
                 self.iterates[k].chosen = self.iterates[k].products / self.iterates[k].total
 
     def _centre(
@@ -216,7 +217,10 @@ class InteriorPoint(Steps):
         begun: Mapping[int, np.ndarray],
         requests: Mapping[int, Centre | Choose],
     ) -> None:
-        """Begin at points, given the answers of `Begin` there, with what the requests set."""
+        """Begin at points with the rows' variables that the requests set.
+
+        `begun` are the answers of `Begin` at the points.
+        """
         l2 = self.problem.penalties.l2
         for k, found in self.design.apply(requests).items():
             (w, bias), (total, distance) = points[k], begun[k].tolist()
@@ -232,9 +236,9 @@ class InteriorPoint(Steps):
             )
 
     def _choose_rows(self) -> None:
-        """Choose rows to leave out, where products are much smaller than when that was last done.
+        """Choose rows to leave out, if products are much smaller than at the last choice.
 
-        Only where most of the gap is that of the products: before, residuals say little.
+        Products must also be most of the gap: before that, residuals are not informative.
         """
         due = {
             k: each.products / (2 * each.total)
@@ -258,9 +262,9 @@ class InteriorPoint(Steps):
             new.chosen, new.gap = new.products / new.total, gap
 
     def _take_steps(self) -> list[int]:
-        """Take a step of each problem; return those where rounding lets none be taken.
+        """Take a step of each problem; return the problems where rounding prevents one.
 
-        The rows take it with the next request.
+        The rows take the step with the next request.
         """
         self._choose_rows()
         steps = self._steps_at_once() if Step.applies(self.problem) else self._steps_in_rounds()
@@ -313,7 +317,7 @@ class InteriorPoint(Steps):
         return found
 
     def _moved(self, k: int, step: np.ndarray, ratio: float, sums: np.ndarray) -> bool:
-        """Take a step of the weights; return whether it goes anywhere."""
+        """Take a step of the weights; return False if it makes no progress."""
         iterate = self.iterates[k]
         first, second, slope = sums.tolist()
         slope -= weighted_sum(iterate.far, step)
@@ -326,13 +330,13 @@ class InteriorPoint(Steps):
         is_whole = iterate.left <= SHORTEST and share == 1  # from a feasible point
         is_near = iterate.certificate(self.problem).relative_gap <= NEAR
         if is_whole and is_near and products > STALLED * iterate.products:
-            return False  # to no avail; farther away, it may just have centred
+            return False  # no progress; farther from the minimum, the step may only have centred
         iterate.u, iterate.share, iterate.products, iterate.losses = u, share, products, losses
         iterate.left *= 1 - share
         return True
 
     def estimates(self) -> dict[int, Certificate]:
-        """Return certificates of all problems, whose numbers are estimates."""
+        """Return estimates of the certificates of all problems."""
         return {k: each.certificate(self.problem) for k, each in self.iterates.items()}
 
     def certify(self, problems: Sequence[int]) -> dict[int, Certificate]:
@@ -357,14 +361,14 @@ class InteriorPoint(Steps):
         return certificates
 
     def stalls(self, k: int, point: Certificate) -> bool:
-        """Note a certificate; return whether its gap is hardly below the last."""
+        """Record a certificate; return whether its gap is hardly smaller than the last one."""
         iterate = self.iterates[k]
         last, iterate.gap = iterate.gap, point.gap
         iterate.is_doubted = True
         return point.gap > STALLED * last
 
     def restarts(self, k: int) -> bool:
-        """Begin anew from the weights 0 with all rows; return False if that was done before."""
+        """Begin anew from the weights 0 with all rows; return False if that is not possible."""
         if not self._leaves_out or k in self._whole:
             return False
         point = self.iterates[k].point

@@ -1,6 +1,7 @@
 """The interior-point method's computations with the rows of one problem.
 
-Each request is a function of the problem and the state of rows; the answers of blocks add up.
+Each request is a function of the problem and the state of rows. It returns the next state and an
+answer; the answers of blocks are added up.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = [
     "curvatures",
 ]
 
-#: So many dense values are few: a step of them is computed by one call, on one thread.
+#: With at most this many dense values, a step is computed by one call, on one thread.
 FEW = 2**20
 
 _NOTHING = np.zeros(0)
@@ -41,7 +42,7 @@ _VARIABLES = ("weight", "dual", "upper", "lower", "above", "below")
 
 @dataclasses.dataclass(frozen=True)
 class Largest:
-    """A number; what it and others "add up" to is the largest."""
+    """A number whose "sum" with others is the largest of them."""
 
     value: float
 
@@ -50,19 +51,19 @@ class Largest:
 
 
 def _joined(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """Return the parts one after another, without a copy if it is one."""
+    """Return the concatenated parts; a single part is not copied."""
     first, *others = parts
     return np.concatenate([first, *others]) if others else first
 
 
 def _repeated(problem: Problem, values: np.ndarray) -> np.ndarray:
-    """Return values of rows for the corners of these: those of the first ones come first."""
+    """Repeat the values of rows for each corner of the loss, the first corner of all rows first."""
     n_corners = len(problem.phi.corners(_NOTHING))
     return np.tile(values, n_corners) if n_corners > 1 else values
 
 
 def _summed(problem: Problem, values: np.ndarray) -> np.ndarray:
-    """Return the sums of the corners of each row."""
+    """Return the sum over the corners of each row."""
     n_corners = len(problem.phi.corners(_NOTHING))
     sums: np.ndarray = values
     if n_corners > 1:
@@ -71,14 +72,14 @@ def _summed(problem: Problem, values: np.ndarray) -> np.ndarray:
 
 
 def _sums(problem: Problem, factors: np.ndarray) -> np.ndarray:
-    """Return X^T of numbers, with their sum as the last."""
+    """Return X^T times the factors, followed by the sum of the factors."""
     constant = np.zeros(problem.n_weights + 1)
     constant[-1] = 1.0
     return hessian_products.product(*problem.rows, factors, constant, problem.threads)
 
 
 def _near(problem: Problem, state: RowState) -> Problem:
-    """Return the problem with the rows that are computed with."""
+    """Return the problem with the active rows: those that are not left out."""
     return problem if state.near is None else problem._replace(rows=state.near.rows)
 
 
@@ -111,9 +112,9 @@ def _residuals(problem: Problem, state: RowState, bias: float) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Centre:
-    """Sets the dual variables to where all products are mu, given the predictions of `Begin`.
+    """Sets the dual variables such that all products are mu, given the predictions of `Begin`.
 
-    Near the minimum, they stay about where the last certificate had them. Answers with `Centred`.
+    With `is_near` they stay close to those of the last certificate. Answers with `Centred`.
     """
 
     mu: float
@@ -136,20 +137,18 @@ class Centre:
 
 @dataclasses.dataclass(frozen=True)
 class Choose:
-    """Leaves out rows far from the corner of their loss, which has one, after a share of a step.
+    """Leaves out rows far from the only corner of their loss, after a share of the last step.
 
-    Those are the rows whose residuals are longer than any prediction has moved since rows were
-    last chosen, and than the length of that time, shortened: the dual variables become the ends of
-    their intervals. Rows that were left out and no longer are begin where their products are mu.
-    None is left out the first time, when that is how far predictions came from the beginning.
-
-    `Begin` is to precede. Answers with `Centred`.
+    A row is left out if its residual exceeds both the largest change of a prediction since the last
+    choice and the last threshold times `shortened`; its dual variable becomes an end of its
+    interval. A row that returns begins with products of mu. If `shortened` is 0, no row is left
+    out. Needs the predictions of `Begin`. Answers with `Centred`.
 
     Attributes
     ----------
     mu, bias, share : float
     shortened : float
-        By which factor; 0 the first time.
+        The factor of the last threshold; 0 for the first choice.
     """
 
     mu: float
@@ -183,7 +182,7 @@ class Choose:
 
 
 def _centre_of(problem: Problem, state: RowState) -> Centred:
-    """Return the numbers of the rows that are computed with, and of others."""
+    """Return the sums over the active rows, and over the rows that are left out."""
     weight, dual, upper, lower, above, below = state.interior[: len(_VARIABLES)]
     sums = _sums(_near(problem, state), _summed(problem, weight * dual))
     losses = weighted_sum(weight, (dual + upper) * above - (dual - lower) * below)
@@ -197,17 +196,17 @@ def _centre_of(problem: Problem, state: RowState) -> Centred:
 
 @dataclasses.dataclass(frozen=True)
 class Centred:
-    """Numbers of rows, which add up.
+    """Sums over the rows after new dual variables were set; those of blocks are added.
 
     Attributes
     ----------
     sums : ndarray, shape (n_weights + 1,)
-        X^T and the sum of the weighted dual variables.
+        X^T times the weighted dual variables of all rows, followed by their sum.
     losses : float
     far : ndarray, shape (n_weights + 1,)
-        Of the sums, those of rows that are left out.
+        The part of `sums` that comes from rows that are left out.
     total, products : float
-        The weight of the corners of others, and the weighted sum of their products.
+        The weight of the corners of the active rows, and the weighted sum of their products.
     """
 
     sums: np.ndarray
@@ -222,7 +221,7 @@ class Centred:
 
 
 def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float) -> None:
-    """Write to the fields of rows those that they had last, after a share of the last step."""
+    """Keep the fields of rows that were active before, after a share of the last step."""
     before = last.interior.copy()
     interior_point.advance(before, share)
     numbers = np.arange(before.shape[1]) if last.near is None else last.near.at
@@ -232,7 +231,7 @@ def _keep(fields: np.ndarray, at: np.ndarray, last: RowState, share: float) -> N
 
 
 def curvatures(problem: Problem, state: RowState, share: float) -> np.ndarray:
-    """Return those of all rows in the Newton system after a share of the last step."""
+    """Return the curvatures of the rows in the Newton system after a share of the last step."""
     found: np.ndarray = _summed(problem, interior_point.advance(state.interior.copy(), share)[0])
     return found
 
@@ -258,10 +257,10 @@ class System:
 
 @dataclasses.dataclass(frozen=True)
 class Predictor:
-    """Computes the step to products of 0, given that of the weights and the intercept.
+    """Computes the rows' step to products of 0, given the step of the weights and the intercept.
 
-    Answers with the ratio and the sums of `interior_point.predict`, and the corrector's right
-    sides.
+    Answers with the ratio and the sums of `interior_point.predict`, and the right sides of the
+    corrector's system.
     """
 
     step: np.ndarray
@@ -281,7 +280,7 @@ class Predictor:
 
 @dataclasses.dataclass(frozen=True)
 class Corrector:
-    """Computes the step to products of `target`; answers with the ratio and sums of `correct`."""
+    """Computes the rows' step to products of `target`; answers with ratio and sums of `correct`."""
 
     step: np.ndarray
     target: float
@@ -300,9 +299,9 @@ class Corrector:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """All of a step at once, of few dense rows in this process, whose variables it changes.
+    """A whole step at once, for few dense rows in this process; it changes their state in place.
 
-    Answers with the step of u and the ratio and sums of `correct`; or with nothing, if the Newton
+    Answers with the step of u and the ratio and sums of `correct`; or with None, if the Newton
     system is not positive definite.
 
     Attributes
@@ -319,7 +318,7 @@ class Step:
 
     @staticmethod
     def applies(problem: Problem) -> bool:
-        """Whether the problem's rows, if it has any, are few and dense."""
+        """Whether the problem has few dense rows, no l1, and the same penalty for all weights."""
         data, _, _, dense = problem.rows
         is_plain = problem.l1 == 0 and problem.is_plain
         return is_plain and data.size == 0 and 0 < dense.size <= FEW
@@ -337,10 +336,10 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """Has the dual variables certified after a share of the last step, at weights w.
+    """Chooses the dual variables after a share of the last step for certification at weights w.
 
-    Answers with `rows.dual_residual` if there is an intercept, else with X^T of the weighted dual
-    variables.
+    Answers with `rows.dual_residual` if there is an intercept, else with X^T times the weighted
+    dual variables, followed by their sum.
     """
 
     w: np.ndarray

@@ -1,7 +1,7 @@
-"""Least squares along a path of l1 and l2: sums over the rows, taken once, serve every solution.
+"""Least squares along a path of l1 and l2; all solutions use the same sums over the rows.
 
-The losses are a quadratic function of the weights and the intercept. Where it comes from, the
-moments of the rows, those of the samples of a fold can be subtracted.
+The losses are a quadratic function of the weights and the intercept, given by the moments of the
+rows. For cross-validation, the moments of a fold are subtracted from the moments of all rows.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tfopt.linear_model.parameters import Parameters
 
 __all__ = ["LeastSquares", "Moments", "paths_of_targets", "residuals"]
 
-#: Sweeps end when they lower the model by less than this times the objective and the square of
-#: the largest relative gap; and while the gap is larger than that, by less than so many times less.
+#: Sweeps end when one lowers the model by less than PRECISION * objective * tol**2. If the relative
+#: gap is then above tol, they go on with MORE_PRECISE times this bound.
 PRECISION, MORE_PRECISE = 0.1, 1e-3
-#: How often that is tried, and how often the losses are computed anew at a solution where the
-#: rounding of their model is too much.
+#: The largest number of such bounds, and of times that the losses are computed anew at a solution
+#: because the rounding errors of the model are too large.
 ROUNDS, CENTRES = 3, 3
-#: That of one operation.
+#: The relative rounding error of one operation.
 ROUNDING = float(np.finfo(float).eps)
 
 
@@ -47,10 +47,11 @@ class Moments(NamedTuple):
         The intercept is last.
     hessian : ndarray, shape (n_weights + 1, n_weights + 1)
     norms : ndarray, shape (n_weights,)
-        Of the columns of all rows of which these are a part.
+        The norms of the columns of all rows, of which these rows may be a part.
     n_rows : int
-        Of all these rows, too; and half the square of the norm of their residuals.
+        The number of all rows.
     total : float
+        The losses of all rows: half the squared norm of their residuals.
     """
 
     losses: float
@@ -70,7 +71,7 @@ class Moments(NamedTuple):
         return cls(losses, gradient, hessian, norms, len(examples), losses)
 
     def without(self, part: Moments) -> Moments:
-        """Return those of the other rows, at the same point."""
+        """Return the moments of the rows that are not in `part`, at the same point."""
         return self._replace(
             losses=max(self.losses - part.losses, 0.0),
             gradient=self.gradient - part.gradient,
@@ -84,11 +85,12 @@ class LeastSquares:
     Parameters
     ----------
     problem : Problem
-        Its penalties are not used, and its rows only where rounding is too much for the moments.
+        Its penalties are not used; its rows are used only if rounding errors of the moments are too
+        large.
     initial : InitialPoint
     plan : Plan
     moments : Moments, optional
-        At the initial intercept, if they are known; the problem has no rows then.
+        The moments at the initial intercept, if they are known; the problem then has no rows.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class LeastSquares:
         self._w, self._slopes, self._value = zero, self._gradient, self._least
 
     def of_target(self, initial: InitialPoint, losses: float, gradient: np.ndarray) -> LeastSquares:
-        """Return the path of another target of these rows, which shares the matrices."""
+        """Return the path for another target of the same rows; both share the matrices."""
         path = copy.copy(self)
         path.number += 1
         path.moments = self.moments._replace(losses=losses, gradient=gradient, total=losses)
@@ -128,7 +130,7 @@ class LeastSquares:
         return path
 
     def without(self, held: Rows, y: np.ndarray, weight: np.ndarray) -> LeastSquares:
-        """Return the path for the other rows."""
+        """Return the path for the rows that are not held out."""
         initial = InitialPoint(
             y, weight, self._initial.curvature, np.zeros(len(y)), self._initial.bias
         )
@@ -137,16 +139,16 @@ class LeastSquares:
         return LeastSquares(self.problem, self._initial, self.plan, self.moments.without(part))
 
     def _move(self, w: np.ndarray, bias: float, losses: float, gradient: np.ndarray) -> None:
-        """Have the model around a point, with the best intercept for it."""
+        """Expand the model around a point, with the best intercept for it."""
         change = -self._share * gradient[-1]
         self._centre, self._bias = w, bias + float(change)
         self._gradient = gradient[:-1] + self._column * change
         self._least = max(losses + float(change * gradient[-1]) / 2, 0.0)
 
     def solve(self, l1: float, l2: float, options: Parameters) -> SolverResult | None:
-        """Return the solution for an l1 and l2, sought from the last one.
+        """Return the solution for an l1 and l2, starting from the last one.
 
-        None: rounding is too much for the tolerance.
+        Return None if rounding errors are too large for the tolerance.
         """
         problem = self.problem._replace(l1=l1, l2=l2)
         monitor = ConvergenceMonitor(options, self.plan, self.number)
@@ -162,7 +164,7 @@ class LeastSquares:
         return None
 
     def _minimum(self, problem: Problem, tol: float) -> Certificate | None:
-        """Return about the minimum of the model."""
+        """Return the certificate of an approximate minimum of the model; None if none is found."""
         A, l1, l2 = self._penalized, problem.l1, problem.l2
         np.einsum("ii->i", A)[:] = self._curvatures + l2
         precision, point = PRECISION * tol * tol, None
@@ -186,11 +188,11 @@ class LeastSquares:
         return point
 
     def _certificate(self, problem: Problem, w: np.ndarray) -> Certificate:
-        """Go to weights, and return a bound of their gap, without a pass over the rows.
+        """Go to weights and return their certificate, without a pass over the rows.
 
-        The dual variables are minus the residuals, whose sum is 0, or a multiple of these. Bounds
-        of the model's rounding errors, which grow with the number of rows as those of all sums do,
-        are added to the gap: but not where the losses have just been computed.
+        The dual variables are the residuals, whose weighted sum is 0, or a multiple of them. A
+        bound of the model's rounding errors is added to the gap; as for any sum, it grows with the
+        number of rows. It is 0 where the losses have just been computed from the rows.
         """
         step = w - self._centre
         moved = np.flatnonzero(step)
@@ -206,7 +208,7 @@ class LeastSquares:
         return Certificate(w, bias, self._value, gap)
 
     def _centred(self, problem: Problem, point: Certificate) -> Certificate | None:
-        """Have the model around a point, and return its certificate; None without rows."""
+        """Expand the model around a point; return the point's certificate, or None without rows."""
         if not self._has_rows:
             return None
         state = RowState.initial(self._initial.examples())
@@ -220,7 +222,7 @@ class LeastSquares:
 def paths_of_targets(
     problem: Problem, points: Sequence[InitialPoint], plan: Plan
 ) -> list[LeastSquares]:
-    """Return the paths of several targets of the same rows, for one Gram matrix."""
+    """Return the paths of several targets of the same rows, which share one Gram matrix."""
     paths = [LeastSquares(problem, points[0], plan)]
     if len(points) == 1:
         return paths
@@ -238,7 +240,7 @@ def paths_of_targets(
 def residuals(
     problem: Problem, points: Sequence[InitialPoint], found: Sequence[Certificate]
 ) -> np.ndarray:
-    """Return the dual variables without l1: the residuals, of sum 0 if there is an intercept."""
+    """Return the residuals as dual variables; with an intercept their weighted sum is 0."""
     duals = -lane_predictions(problem.rows, np.array([each.w for each in found]))
     for a, point, each in zip(duals, points, found, strict=True):
         a += point.y - each.bias

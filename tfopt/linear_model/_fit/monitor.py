@@ -1,4 +1,4 @@
-"""The convergence of a solver: when to certify, to stop, and to switch; and its history."""
+"""The convergence of a solver: when to certify, stop or switch; and the history of a fit."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ __all__ = ["ConvergenceMonitor", "History", "SolverResult"]
 
 #: The largest number of epochs between certificates.
 CERTIFY_EVERY = 10
-#: Polishing a solution to the last digits takes about this many times the epochs before.
+#: Polishing a solution to the last digits takes about this many times the previous epochs.
 POLISHING = 20
-#: With a relative gap below this, the rounding of the objective, steps polish no more.
+#: Below this relative gap, the rounding error of the objective, steps do not polish any more.
 POLISHED = 2.0**-53
-#: About how many steps Newton's method takes after a warm start.
+#: The approximate number of steps of Newton's method after a warm start.
 WARM_NEWTON_STEPS = 2
-#: By which factor, as a logarithm, an epoch is assumed to lower the gap while only one is known.
+#: The logarithm of the factor by which an epoch is assumed to lower the gap, until a second
+#: certificate shows it.
 ASSUMED_RATE = 0.3
-#: Of a loss with corners later epochs are so many times as slow as the first ones, about.
+#: With a loss with corners, later epochs are slower than the first ones by about this factor.
 SLOWER = 4.0
-#: A step whose relative gap is estimated above this, and above the largest allowed, is not
-#: certified: estimates are exact but for rounding, or too small.
+#: A step is not certified if its estimated relative gap is above this and above the tolerance:
+#: estimates are exact up to rounding, or too small.
 CERTAIN = 1e-15
-#: The interior-point method ends where it has taken this many times the work that was expected of
-#: it, and more than epochs were expected to take instead.
+#: The interior-point method ends when it has taken this many times its expected work, and more work
+#: than epochs were expected to take.
 PATIENCE = 1.5
-#: It is tried once more when epochs have come within this relative gap, where it is to take over
-#: their dual variables and so takes fewer iterations.
+#: The interior-point method is tried once more when epochs reach this relative gap: it then starts
+#: with their dual variables and so takes fewer iterations.
 NEAR = 1e-3
 
 
@@ -54,7 +55,7 @@ class SolverResult(NamedTuple):
     stalled : bool
         Whether the solver ended because it could not lower the objective further.
     timed_out : bool
-        Whether the deadline has ended it.
+        Whether the deadline ended the solver.
     """
 
     certificate: Certificate
@@ -65,7 +66,7 @@ class SolverResult(NamedTuple):
 
 
 class ConvergenceMonitor:
-    """Follows the convergence of one problem, and decides what its solver does next.
+    """Records the convergence of one problem, and decides what its solver does next.
 
     Certificates cost a pass over the data, so they are computed only when the estimate of the gap,
     a by-product of each epoch, suggests that it is small enough. The ratio of estimate and gap is
@@ -76,19 +77,19 @@ class ConvergenceMonitor:
     options : Parameters
     plan : Plan
     number : int
-        The number of the problem among those that are solved together.
+        The number of the problem among the problems of the fit.
 
     Attributes
     ----------
     best : Certificate or None
     wants_steps : bool
-        Whether steps are to take over, or to go on.
+        Whether steps should take over or continue.
     is_tentative : bool
-        Whether steps go on from a warm start only if its gap says that they are the better choice.
+        Whether the gap of a warm start will decide if steps continue from there.
     is_done : bool
-        Whether the problem is solved, or given up.
+        Whether the problem is solved or given up.
     stalled : bool
-        Whether it was given up because no step lowers the objective further.
+        Whether it was given up because no step lowered the objective further.
     """
 
     def __init__(self, options: Parameters, plan: Plan, number: int):
@@ -162,7 +163,7 @@ class ConvergenceMonitor:
             self._step_cost = self.plan.step_cost_of(int(np.count_nonzero(point.w)))
         expected = NEWTON_STEPS * self._step_cost
         self.wants_steps = left > expected
-        # the rate that was assumed is to be compared with that of the next epoch
+        # compare the assumed rate with that of the next epoch
         self._is_next_due = is_first and self.wants_steps and left <= self.plan.doubt * expected
         self.wants_steps &= not self._is_next_due
         self.wants_steps &= not self._has_given_up or point.relative_gap <= NEAR
@@ -172,7 +173,7 @@ class ConvergenceMonitor:
             self._steps_left = max(PATIENCE * INTERIOR_STEPS, left / self._interior_cost)
 
     def begin(self, point: Certificate) -> None:
-        """Record the certificate of a warm start, and decide whether Newton's method goes on."""
+        """Record the certificate of a warm start, and decide whether steps continue from there."""
         self.is_tentative = False
         self._keep_best(point)
         if not self.plan.begins_with_steps:
@@ -187,8 +188,8 @@ class ConvergenceMonitor:
     def update_step(self, point: Certificate) -> None:
         """Record a certificate of a step.
 
-        If steps polish the solution, they end when one does not halve the gap, which is rounding,
-        or when the gap is negligible.
+        Steps that polish the solution end when the gap is negligible, or when one does not halve
+        it, since the gap is then rounding.
         """
         if self.is_tentative:
             self.begin(point)
@@ -201,38 +202,38 @@ class ConvergenceMonitor:
         self.is_done = (self.is_converged and not goes_on) or self._is_exhausted
 
     def should_certify_step(self, estimate: Certificate, loose: float = 1.0) -> bool:
-        """Whether to certify a step, given a certificate whose gap is an estimate.
+        """Whether to certify a step, given an estimate of its certificate.
 
-        Not if that is more than `loose` times the largest allowed.
+        False if the estimated gap is more than `loose` times the largest allowed gap.
         """
         enough = max(loose * self.options.tol, CERTAIN)
         is_far = enough < estimate.relative_gap < math.inf
         return self.is_last or not is_far
 
     def skip_step(self, estimate: Certificate) -> None:
-        """Record a step that is not worth a certificate."""
+        """Record a step without a certificate."""
         self._history.estimated(self.plan.steps, estimate.relative_gap)
         self._steps_left -= 1
 
     @property
     def must_certify(self) -> bool:
-        """Whether the next step is certified, whatever its gap."""
+        """Whether the next step is certified for any gap."""
         return self.is_last or self.is_tentative
 
     @property
     def gives_up_steps(self) -> bool:
-        """Whether steps have taken so much more work than was expected that epochs are to go on."""
+        """Whether steps have taken so much more work than expected that epochs should continue."""
         return self._steps_left < 0 and not self.is_done
 
     def give_up_steps(self) -> None:
-        """Go on with epochs; the second time for good."""
+        """Continue with epochs; from the second time on, steps do not take over again."""
         if self._has_given_up:
             self.end_steps()
         self._history.explain(SDCA, f"{self.plan.steps} took longer than was expected")
         self.wants_steps, self._has_given_up, self._steps_left = False, True, math.inf
 
     def end_steps(self) -> None:
-        """Note that no step lowers the objective: unless that was rounding, epochs go on."""
+        """Record that no step lowers the objective; epochs continue unless that was rounding."""
         self._step_cost, self.wants_steps = math.inf, False
         self.stalled = self.plan.is_only
         self._history.explain(SDCA, f"no step of {self.plan.steps} lowers the objective further")
@@ -244,7 +245,7 @@ class ConvergenceMonitor:
         return self.best is not None and self.best.relative_gap <= self.options.tol
 
     def _keep_best(self, point: Certificate) -> Certificate:
-        """Return the better one of the best certificate and this one."""
+        """Keep the better one of the best certificate and this one, and return it."""
         are_finite = math.isfinite(point.objective) or np.isfinite(point.w).all()
         if not (are_finite and point.objective >= 0 and point.gap >= 0):
             raise NotFiniteError(
@@ -257,7 +258,7 @@ class ConvergenceMonitor:
 
     @property
     def is_last(self) -> bool:
-        """Whether the next iteration is the last, and to be certified."""
+        """Whether the next iteration is the last one and must be certified."""
         return len(self._history.records) + 1 >= self.options.max_iter or self._is_stopped
 
     @property
@@ -327,7 +328,7 @@ class History:
     Parameters
     ----------
     number : int
-        That of the problem.
+        The number of the problem.
     report : callable, optional
         Called with each record.
 
@@ -335,7 +336,7 @@ class History:
     ----------
     records : list of dict
     reasons : dict of str
-        Why a solver takes iterations, for each that does.
+        The reason why each solver takes iterations, by its name.
     """
 
     def __init__(self, number: int, report: Callable[[dict[str, Any]], object] | None) -> None:
@@ -344,7 +345,7 @@ class History:
         self.reasons: dict[str, str] = {}
 
     def explain(self, solver: str, why: str) -> None:
-        """Note why a solver takes the next iterations."""
+        """Set the reason why a solver takes the next iterations."""
         self.reasons[solver] = f"{solver}: {why}"
 
     def certified(self, point: Certificate, solver: str) -> None:
@@ -365,16 +366,16 @@ class History:
             self.report(record)
 
     def _record(self, values: Iterable[Any]) -> dict[str, Any]:
-        """Return a record with these entries, and with the reason of the solver."""
+        """Return a record with these entries and the reason of its solver."""
         entries = dict(zip(ENTRIES, values, strict=True))
         reason = self.reasons.get(entries["solver"], "")
         return {"problem": self.number, **entries, "reason": reason}
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint: a column for each entry, solvers as their codes.
+        """Return the state for a checkpoint: a column for each entry, with solvers as their codes.
 
-        Reasons are by the numbers of the iterations from which on they hold, and the last ones by
-        the names of the solvers.
+        Each reason has the number of the first iteration for which it holds; the last reasons have
+        the names of their solvers.
         """
         columns = {name: [record[name] for record in self.records] for name in ENTRIES}
         columns["solver"] = [CODES.index(name) for name in columns["solver"]]

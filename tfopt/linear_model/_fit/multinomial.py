@@ -1,6 +1,6 @@
 """Multinomial logistic regression by Newton's method.
 
-Over the weights W, a row for each class, and the intercepts b it minimizes ::
+With a row of weights W for each class and the intercepts b, it minimizes ::
 
     sum_i c_i * (logsumexp(z_i) - z_i[y_i]) + l2 / 2 * |W|**2,    z_i = W x_i + b
 
@@ -8,7 +8,7 @@ The dual variables of a sample are a_i = e[y_i] - q_i with probabilities q_i, an
 
     sum_i c_i * entropy(q_i) - l2 / 2 * |V|**2,    V = sum_i c_i * a_i x_i^T / l2
 
-where an intercept demands that sum_i c_i * a_i = 0. At the minimum q_i = softmax(z_i).
+With intercepts, sum_i c_i * a_i = 0 is required. At the minimum q_i = softmax(z_i).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ __all__ = [
     "with_best_intercepts",
 ]
 
-#: The most Newton steps for the intercepts alone, and the change that ends them.
+#: The largest number of Newton steps for the intercepts only, and the tolerance of their gradient,
+#: relative to the total weight.
 INTERCEPT_STEPS, INTERCEPT_TOLERANCE = 20, 1e-12
 
 
@@ -75,7 +76,7 @@ def solve_multinomial(
     Returns
     -------
     SolverResult
-        The weights of its certificate are of this shape, too.
+        The weights of its certificate have the shape of `start`.
     ndarray, shape (n_classes, n_samples)
         The dual variables.
     """
@@ -95,7 +96,7 @@ def solve_multinomial(
 
 
 class MultinomialSteps(Steps):
-    """The steps of Newton's method for one problem, whose number is 0.
+    """The steps of Newton's method for one problem, with number 0.
 
     Attributes
     ----------
@@ -120,7 +121,7 @@ class MultinomialSteps(Steps):
         return () if self._place is None else (0,)
 
     def start(self, k: int, w: np.ndarray, bias: float) -> None:
-        """Begin at weights with the intercepts as their last column."""
+        """Begin at weights whose last column is the intercepts."""
         self._place = Place.at(self.problem, w, self.problem.scores(w))
 
     def look(
@@ -180,7 +181,7 @@ def with_best_intercepts(problem: Multinomial, place: Place) -> Place:
         if np.abs(residual).max() <= INTERCEPT_TOLERANCE * sums.sum():
             break
         H = np.diag(_class_sums(weight, p)) - np.einsum("ji,ki->jk", weight * p, p)
-        H += sums.sum() / problem.n_classes**2  # what all intercepts have in common is free
+        H += sums.sum() / problem.n_classes**2  # a shift of all intercepts has no curvature
         step = -residual
         if not second_order.solve(H, step):
             break
@@ -207,8 +208,8 @@ def with_best_intercepts(problem: Multinomial, place: Place) -> Place:
 def certify(problem: Multinomial, place: Place) -> tuple[Certificate, np.ndarray]:
     """Return the duality gap of weights and of the dual variables of their probabilities.
 
-    The gap is a sum of terms that are not negative: the samples' relative entropies of the dual
-    variables' probabilities q and softmax(z), and the distance of W and V.
+    The gap is a sum of nonnegative terms: the weighted relative entropies of the dual variables'
+    probabilities q and softmax(z), and l2 / 2 * |W - V|**2.
 
     Returns
     -------
@@ -229,8 +230,8 @@ def certify(problem: Multinomial, place: Place) -> tuple[Certificate, np.ndarray
 def feasible(problem: Multinomial, p: np.ndarray) -> np.ndarray:
     """Return probabilities near p whose weighted sum is the weight of each class.
 
-    These are (1 - t) * p + t * m with the same m for all samples, and the least t, doubled, for
-    which m has no negative entry.
+    They are (1 - t) * p + t * m with the same m for all samples. t is twice the smallest number for
+    which m has no negative entry, at most 1.
     """
     sums = problem.class_sums
     residual = sums - _class_sums(problem.weight, p)
@@ -251,11 +252,11 @@ def _class_sums(weight: np.ndarray, p: np.ndarray) -> np.ndarray:
 def newton_step(
     problem: Multinomial, system: MultinomialSystem, point: Certificate, place: Place
 ) -> Place | None:
-    """Return the point after a Newton step with a line search; None if no step is good."""
+    """Return the point after a Newton step with a line search; None if the search fails."""
     gradient = place.gradient.copy()
     gradient[:, :-1] += problem.l2 * place.theta[:, :-1]
     step = system.direction(gradient, place.p)
-    step -= step.mean(axis=0)  # which the losses do not see: at the minimum classes sum up to 0
+    step -= step.mean(axis=0)  # the losses do not depend on it: the weights of classes sum to 0
     promised = -float(np.sum(gradient * step))
     z_step, share = problem.products(step), 1.0
     while True:

@@ -1,6 +1,6 @@
 """The objective of multinomial logistic regression, and Newton's systems for it.
 
-With few unknowns a system is solved by factorization, and otherwise by conjugate gradients: their
+A system with few unknowns is solved by factorization, a larger one by conjugate gradients. Their
 preconditioner is the Hessian's block of each class or, with many features, its diagonal.
 """
 
@@ -21,24 +21,25 @@ from tfopt.linear_model.losses import LOSSES
 
 __all__ = ["BETWEEN", "Multinomial", "MultinomialSystem", "is_small", "whole_hessian", "whole_work"]
 
-#: About how many products conjugate gradients take with the blocks of the classes, how many these
-#: save, and the work of what is done between the products.
+#: Estimates: the number of products of conjugate gradients with the blocks of the classes as
+#: preconditioner, the number of products that the blocks save, and the work between the products.
 PRODUCTS, SAVED, BETWEEN = 10, 20, 5e6
-#: With more products for a system the blocks are formed anew for the next.
+#: If a system takes more products, the blocks are formed anew for the next one.
 MANY = 3
-#: The residual's norm at which they stop then, relative to the gradient's: more steps are cheaper.
+#: With the blocks, the norm of the residual at which conjugate gradients stop, relative to that of
+#: the gradient: a larger one is cheaper in spite of more Newton steps.
 BLOCKS_TOLERANCE = 0.3
 
 
 class Multinomial(NamedTuple):
-    """The objective. Scores, probabilities and factors have a row for each class.
+    """The objective; scores, probabilities and factors are arrays with a row for each class.
 
     Attributes
     ----------
     rows : tuple of ndarray
         The features, as the kernels take them.
     codes : ndarray of int, shape (n_samples,)
-        The number of each sample's class.
+        The index of each sample's class.
     n_classes : int
     weight : ndarray, shape (n_samples,)
     n_features : int
@@ -46,7 +47,7 @@ class Multinomial(NamedTuple):
     intercept : bool
     threads : int
     offset : ndarray, shape (n_classes, n_samples), or None
-        What is added to scores.
+        The numbers added to the scores.
     l1 : float
     """
 
@@ -68,7 +69,7 @@ class Multinomial(NamedTuple):
         return z
 
     def scores(self, theta: np.ndarray) -> np.ndarray:
-        """Return the `products`, and the offset."""
+        """Return the `products` plus the offset."""
         z = self.products(theta)
         return z if self.offset is None else z + self.offset
 
@@ -131,14 +132,14 @@ def whole_work(problem: Multinomial) -> float:
 
 
 class MultinomialSystem:
-    """Newton's systems; a preconditioner serves several, until there are many products."""
+    """The Newton systems; a preconditioner is reused until a system takes many products."""
 
     def __init__(self, problem: Multinomial) -> None:
         self.problem, self.is_small, self.n_products = problem, is_small(problem), math.inf
         self.precondition: Precondition | None = None
 
     def direction(self, gradient: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Solve H s = -gradient; H has no curvature along intercepts that are the same."""
+        """Solve H s = -gradient; H has no curvature where all intercepts change equally."""
         problem = self.problem
         if self.is_small:
             H, step = whole_hessian(problem, p), -gradient.ravel()
@@ -180,14 +181,14 @@ def _block(problem: Multinomial, bends: np.ndarray) -> np.ndarray:
 
 
 def whole_hessian(problem: Multinomial, p: np.ndarray) -> np.ndarray:
-    """Return the Hessian of the objective, and 1 for intercepts that there are not."""
+    """Return the Hessian of the objective; without intercepts their diagonal entries are 1."""
     n, width = problem.n_classes, problem.n_features + 1
     H = np.empty((n, width, n, width))
     weighted = problem.weight * p
     for j in range(n):
         for k in range(j + 1):
             H[j, :, k] = H[k, :, j] = _block(problem, weighted[j] * ((j == k) - p[k]))
-    if problem.intercept:  # what all have in common is free
+    if problem.intercept:  # a shift of all intercepts has no curvature
         H[:, -1, :, -1] += problem.weight.sum() / n**2
     else:
         H[:, -1] = H[..., -1] = 0.0
@@ -198,11 +199,11 @@ def whole_hessian(problem: Multinomial, p: np.ndarray) -> np.ndarray:
 
 
 def block_solver(problem: Multinomial, p: np.ndarray) -> Precondition | None:
-    """Return a function that solves the systems of each class; None if the diagonal does better."""
+    """Return a function that solves the system of each class; None if the diagonal is better."""
     binary = problem.of_a_class
     if hessian_work(binary) > SAVED * product_work(binary):
         return None
-    if (p == p[:, :1]).all():  # at the weights 0 one serves all
+    if (p == p[:, :1]).all():  # at the weights 0 the blocks are multiples of one
         block = _block(problem, problem.weight)
         blocks = (share * block for share in (p * (1 - p))[:, 0])
     else:

@@ -1,7 +1,7 @@
 """Newton's method with a backtracking line search, for smooth losses.
 
-The direction is found by Cholesky factorization, or by preconditioned conjugate gradients; with l1,
-by coordinate descent on the quadratic model and the penalty.
+The direction comes from a Cholesky factorization or from preconditioned conjugate gradients; with
+l1, from coordinate descent on the quadratic model plus the penalty.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ __all__ = [
     "working_set_steps",
 ]
 
-#: Up to this relative gap a Hessian serves a second step.
+#: Below this relative gap, a Hessian is used for a second step.
 NEAR = 1e-2
-#: What the last sweep for a direction with l1 may lower the model by, relative to a Newton step of
-#: each weight alone.
+#: Sweeps for a direction with l1 end when one lowers the model by less than this share of what
+#: separate Newton steps of the weights would.
 PRECISION = 1e-20
-#: The sizes of working sets where Hessians are long messages: at least the one, twice the number of
-#: weights that are not 0, and at most the other.
+#: The smallest and largest size of working sets where Hessians are long messages; in between, it is
+#: twice the number of nonzero weights.
 SMALLEST_SET, LARGEST_SET = 64, 512
 #: A predicted decrease below this share of the objective is rounding.
 MIN_DECREASE = 1e-16
-#: The relative rounding error of the objective, which has parts larger than itself.
+#: The relative rounding error of the objective, whose terms may be larger than itself.
 OBJECTIVE_ROUNDING = 1e-12
 
 
 class Origin(NamedTuple):
-    """Where a whole step started from that solves Newton's system.
+    """The start of a whole Newton step, one that was not shortened.
 
     Attributes
     ----------
@@ -76,15 +76,15 @@ class Origin(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a step has led.
+    """The result of a step.
 
     Attributes
     ----------
     point : Point
     tangents : Tangents
-        The losses there.
+        The losses at the point.
     origin : Origin or None
-        If the step's dual variables can be certified.
+        The start, if the step's dual variables can be certified.
     """
 
     point: Point
@@ -95,7 +95,7 @@ class Move(NamedTuple):
 class Newton(Steps):
     """The steps of Newton's method for several problems that share their rows.
 
-    Where one fails, visits go on from where they stopped.
+    If a step fails, the visits continue where they stopped.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Newton(Steps):
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
         tangents = self._tangents()
         far = [k for k, each in tangents.items() if not math.isfinite(each.losses)]
-        for k in [k for k in far if monitors[k].is_tentative]:  # a warm start that is of no use
+        for k in [k for k in far if monitors[k].is_tentative]:  # a useless warm start
             far.remove(k)
             del tangents[k], self._points[k]
         if far:
@@ -139,7 +139,7 @@ class Newton(Steps):
         return self._certified(tangents, monitors)
 
     def _tangents(self) -> dict[int, Tangents]:
-        """Return the tangents at the points, and restore their steps."""
+        """Return the tangents at the points, and recompute the steps that led there."""
         points, origins = self._points, self._origins
         new = {k: point for k, point in points.items() if k not in self._moves}
         starts = {k: (origins[k].w, origins[k].bias) for k in new if k in origins}
@@ -153,7 +153,7 @@ class Newton(Steps):
     def _certified(
         self, tangents: Mapping[int, Tangents], monitors: Sequence[ConvergenceMonitor]
     ) -> tuple[dict[int, Certificate], dict[int, Certificate]]:
-        """Certify points that may be near enough, by the step that led there where there is one."""
+        """Certify points that may be within the tolerance, by the last step if there was one."""
         problem, design, points = self.problem, self.design, self._points
         weights = {k: origin.weights for k, origin in self._origins.items()}
         estimates = {
@@ -176,7 +176,7 @@ class Newton(Steps):
         unknown = [k for k in going if k not in self._systems]
         systems = self._systems | dict(design.newton_systems(unknown, near))
         moved = newton_steps(problem, design, going, systems, self._directions)
-        if left := {k: going[k] for k in near if k not in moved}:  # the last Hessian did not do
+        if left := {k: going[k] for k in near if k not in moved}:  # the last Hessian failed
             design.tangents({k: points[k] for k in left})
             systems = design.newton_systems(left)
             moved |= newton_steps(problem, design, left, systems, self._directions)
@@ -220,17 +220,17 @@ def newton_steps(
     problem : Problem
     design : Design
     certificates : dict of Certificate
-        Of the points to start from, whose tangents are the design's last.
+        The certificates of the points to start from, which are the design's last tangents.
     systems : dict of tuple
         The gradients and Hessians there, without the penalty.
     directions : GradientDirections or None
-        Of the design, unless Hessians are formed.
+        The directions of the design, unless Hessians are formed.
 
     Returns
     -------
     dict of Move
-        To the points of the design's last tangents; without the problems whose line search
-        failed, whatever the direction.
+        The points of the design's last tangents; problems are left out if the line search failed
+        for each direction.
     """
     gradients = {}
     for k, point in certificates.items():
@@ -259,7 +259,7 @@ def newton_steps(
         return moved
     if rest := {k: gradients[k] for k in certificates if k not in moved}:
         hessians = {k: systems[k][1] for k in rest}
-        if directions is None:  # the line search has moved on: only the matrix is left
+        if directions is None:  # the state has moved in the line search; only the matrix remains
             steps = conjugate_gradient_directions(
                 problem, hessians, rest, _products_with(hessians), {}
             )
@@ -285,9 +285,9 @@ def _products_with(
 def solve_newton_system(
     problem: Problem, hessian: np.ndarray, gradient: np.ndarray
 ) -> np.ndarray | None:
-    """Solve (H + l2) s = -gradient, intercept last; None if H is not numerically positive definite.
+    """Solve (H + l2 * I) s = -gradient; None if the matrix is not numerically positive definite.
 
-    H is the Hessian of the sum of the losses.
+    H is the Hessian of the sum of the losses. The intercept is last and has no l2.
     """
     step = -gradient
     return step if second_order.solve(problem.penalized(hessian), step) else None
@@ -312,7 +312,7 @@ def working_set_steps(
     certificates: Mapping[int, Certificate],
     gradients: Mapping[int, np.ndarray],
 ) -> dict[int, np.ndarray]:
-    """Return proximal Newton steps over the weights of working sets, whose Hessians are formed."""
+    """Return proximal Newton steps over working sets of weights, with their Hessians."""
     working = {}
     for k, point in certificates.items():
         size = max(SMALLEST_SET, 2 * int(np.count_nonzero(point.w)))
@@ -336,9 +336,9 @@ def line_search(
     steps: Mapping[int, np.ndarray],
     solved: Mapping[int, np.ndarray] | None = None,
 ) -> dict[int, Move]:
-    """Halve steps until the Armijo condition holds, or the predicted decrease is mere rounding.
+    """Halve steps until the Armijo condition holds, or the predicted decrease is only rounding.
 
-    `solved` are the unshrunk weights of the steps' dual variables, if they solve their systems.
+    For steps that solve their systems, `solved` has the unshrunk weights of their dual variables.
     """
     promised = {
         k: promised_decrease(problem, certificates[k].w, gradients[k], step)
@@ -373,7 +373,7 @@ def line_search(
 def promised_decrease(
     problem: Problem, w: np.ndarray, gradient: np.ndarray, step: np.ndarray
 ) -> float:
-    """Return by how much a step lowers the objective to first order, l1 aside."""
+    """Return the predicted decrease of the objective: to first order, but exact for l1."""
     promised = -weighted_sum(gradient, step)
     if problem.l1 > 0 or not problem.is_plain:
         sizes = problem.penalties.sizes
@@ -382,8 +382,9 @@ def promised_decrease(
 
 
 def armijo_holds(point: Certificate, value: float, promised: float) -> bool:
-    """Whether the Armijo condition holds: a sufficient share of the predicted decrease.
+    """Whether the Armijo condition holds: the decrease is a sufficient share of the predicted one.
 
-    Rounding is allowed for: the certificate then shows whether the step was good.
+    The rounding error of the objective is tolerated: the certificate then shows whether the step
+    was good.
     """
     return value <= point.objective - 1e-4 * promised + OBJECTIVE_ROUNDING * point.objective

@@ -1,7 +1,7 @@
 """The plan of a fit: which solver begins, which takes over from epochs, and why.
 
-Of the solvers that apply, it chooses by the work that `work` counts: so the choice does not depend
-on the machine, and neither does the result.
+Among the solvers that apply, it chooses the one with the least work, as counted by `work`. So
+neither the choice nor the result depends on the machine.
 """
 
 from __future__ import annotations
@@ -29,25 +29,27 @@ from tfopt.linear_model.parameters import (
 __all__ = ["Plan", "applies_in_blocks", "make_block_plan", "make_plan"]
 
 
-#: With more weights the Hessian is not formed in blocks, where it is a long message, too.
+#: With more weights, the Hessian is not formed in blocks, because it would be a long message.
 MOST_WEIGHTS_IN_BLOCKS = 64
 #: The approximate cost of a Newton step over blocks, in epochs.
 EPOCHS_IN_BLOCKS = 5.0
-#: With l1 and more weights the work of coordinate descent is uncertain: it depends on how many of
-#: them are not 0. It begins at once if that of epochs is so many times as much, and otherwise takes
-#: over from epochs that are slow.
+#: With l1 and more weights, the work of coordinate descent is uncertain, since it depends on the
+#: number of nonzero weights. It begins at once if epochs are UNCERTAINTY times as much work;
+#: otherwise it takes over from epochs that are slow.
 MOST_CERTAIN_WEIGHTS, UNCERTAINTY = 512, 8.0
-#: With at least as many rows as weights conjugate gradients are as fast as is counted on: they take
-#: over at once if epochs are expected to take more than so many times as long.
+#: With at least as many rows as weights, the work of conjugate gradients is well estimated: they
+#: take over at once if the epochs left are more than this many times as much work.
 DOUBT = 2.0
-#: From so many rows on the interior-point method leaves out some of classes, which lessens its work
-#: to about this share of that of all rows. Numbers have theirs near the corners of the losses.
+#: With at least this many rows, the interior-point method for classifiers leaves some of them out,
+#: which reduces its work to about this share. In regression the rows are near corners of the loss.
 MANY_ROWS, SHARE_OF_MANY = 4096, 0.6
-#: Before it come so many epochs, with many rows and with few, if they are less than this share of
-#: its work with all rows: they tell whether more of them will do, and it begins where they lead.
+#: The number of epochs before the interior-point method, with many rows and with few, if they are
+#: at most this share of its work with all rows. They show whether epochs suffice, and it starts
+#: from their result.
 EPOCHS_BEFORE, EPOCHS_BEFORE_FEW, SHARE_BEFORE = 8, 2, 0.2
-#: With so many values or more, and so many weights, epochs visit two partitions at a time, and with
-#: so many values four. Partitions whose changes overlap much cost more epochs than they save.
+#: With at least VALUES_OF_TWO stored values and WEIGHTS_OF_TWO weights, epochs visit two partitions
+#: at a time; with VALUES_OF_FOUR values, four. With fewer weights, the changes of partitions
+#: overlap so much that the additional epochs cost more than parallel visits save.
 VALUES_OF_TWO, WEIGHTS_OF_TWO, VALUES_OF_FOUR = 2**20, 2000, 2**24
 
 
@@ -57,45 +59,45 @@ class Plan(NamedTuple):
     Attributes
     ----------
     solver : str
-        That of the first iteration.
+        The solver of the first iteration.
     steps : str
-        The solver that may take over from epochs, or that which begins; "sdca" if there is none.
+        The solver whose steps begin or may take over from epochs; "sdca" if there is none.
     reason : str
         Why `solver` begins.
     is_only : bool
-        Whether no other may go on where it fails.
+        Whether no other solver may continue if it fails.
     n_partitions : int
     together : bool
         Whether classes are solved together.
     epoch : float
         The work of an epoch; 0 if it is not known.
     rate : float
-        Where a fit begins with epochs because few are expected to do, the logarithm of the factor
-        by which one is expected to lower the gap; otherwise 0.
+        The logarithm of the factor by which an epoch is expected to lower the gap, if a fit begins
+        with epochs because few are expected to suffice; otherwise 0.
     step_cost : float
-        The work of one of NEWTON_STEPS steps, in epochs; infinity if none take over.
+        The work of one of NEWTON_STEPS steps, in epochs; infinity if no steps take over.
     step_cost_of : callable, optional
-        Returns it for a number of weights that are not 0, if it depends on that.
+        Returns the `step_cost` for a number of nonzero weights, if it depends on that.
     forms_hessian : bool
         Whether steps form the Hessian.
     products_before_hessian : float
-        After so many products conjugate gradients get a Hessian as their preconditioner; infinity:
-        they do without.
+        The number of products after which conjugate gradients get a Hessian as preconditioner;
+        infinity means never.
     reuses_hessian : bool
-        Whether one serves a second step near the minimum.
+        Whether a Hessian is used for a second step near the minimum.
     sample : int
-        From the minimum of how many rows to begin; 0: from the weights 0.
+        The number of rows in the sample whose minimum is the start; 0 for a start at the weights 0.
     doubt : float
-        Epochs have to show how slow they are before steps may take over, unless they are expected
-        to take more than so many times the work of the steps.
+        Steps take over at once if the epochs left are expected to be more than this many times the
+        work of the steps; otherwise one more epoch has to show its rate before.
     leaves_out_rows : bool
         Whether interior points leave out rows far from the corners of their losses.
     first_epochs : int
-        How many epochs come before the first certificate.
+        The number of epochs before the first certificate.
     step_polishes : bool
         Whether steps are cheap enough to polish a solution.
     polishing_epochs : int
-        How many epochs may polish it where no steps do.
+        The largest number of epochs that polish a solution, if no steps do.
     """
 
     solver: str
@@ -124,7 +126,7 @@ class Plan(NamedTuple):
         return self.solver != SDCA
 
     def comparison(self, steps: float, epochs: float) -> str:
-        """Return why steps take over: their work and that of the epochs left, in epochs."""
+        """Return why steps take over, given their work and that of the epochs left, in epochs."""
         if not self.epoch:
             return f"the work of {steps:.0f} epochs expected, instead of {epochs:.0f}"
         return f"{time_of(steps * self.epoch)} expected, instead of {time_of(epochs * self.epoch)}"
@@ -143,9 +145,9 @@ def make_plan(
     problem : Problem
     asked : Parameters
     n_problems : int, optional
-        That share the rows.
+        The number of problems that share the rows.
     mean_square : callable, optional
-        Returns the mean of the rows' squared norms. Without it, no plan relies on a strong l2.
+        Returns the mean of the rows' squared norms. Without it, the plan never assumes a strong l2.
     """
     n_partitions = _n_partitions(problem, asked, n_problems)
     visits = asked.adaptive or n_partitions > 1
@@ -161,7 +163,7 @@ def make_plan(
 def _n_partitions(problem: Problem, asked: Parameters, n_problems: int) -> int:
     """Return the number of partitions that are visited in parallel.
 
-    It must not depend on the machine, for the result depends on it.
+    It must not depend on the machine, because the result depends on it.
     """
     if asked.n_partitions is not None:
         return asked.n_partitions
@@ -176,7 +178,7 @@ def _n_partitions(problem: Problem, asked: Parameters, n_problems: int) -> int:
 def _chosen(
     problem: Problem, asked: Parameters, visits: bool, mean_square: Callable[[], float] | None
 ) -> Plan:
-    """Return the plan of the solvers; `visits` says whether options have it begin with epochs."""
+    """Return the plan of the solvers; with `visits`, the options require epochs first."""
     is_auto = asked.solver == "auto"
     if asked.solver == DESCENT or (is_auto and has_descent(problem)):
         expected = work.descent_work(problem, is_warm=asked.is_warm)
@@ -227,7 +229,7 @@ def _descent_after_epochs(problem: Problem) -> Plan:
 
 
 def _interior(problem: Problem, asked: Parameters, visits: bool) -> Plan:
-    """Return the plan with the interior-point method, as if it took a few Newton steps."""
+    """Return the plan with the interior-point method; its cost is that of NEWTON_STEPS steps."""
     epoch, whole = work.epoch_work(problem), work.interior_work(problem)
     polishing = int(work.CHEAP / epoch)
     leaves_out = work.n_rows(problem) >= MANY_ROWS and not Step.applies(problem)
@@ -306,10 +308,11 @@ def _newton(
 
 
 def make_block_plan(problem: Problem, *, is_dense: bool = False) -> Plan:
-    """Return the plan for blocks on an executor, where no time is spent on polishing.
+    """Return the plan for blocks on an executor, without polishing.
 
-    To visit a dense row takes as long as several Newton passes, and other blocks gain little: steps
-    come first, but for losses whose second derivatives far from the minimum are mostly 0.
+    A visit of a dense row takes as long as several passes of Newton's method. So steps begin with
+    dense blocks, except for losses whose second derivatives are mostly 0 far from the minimum. For
+    other blocks the gain would be small.
     """
     has_steps = applies_in_blocks(problem)
     is_small = problem.n_weights <= MOST_WEIGHTS_IN_BLOCKS
@@ -333,7 +336,7 @@ def make_block_plan(problem: Problem, *, is_dense: bool = False) -> Plan:
 
 
 def applies_in_blocks(problem: Problem) -> bool:
-    """Whether Newton's method applies to blocks or, if the Hessian is formed, interior points."""
+    """Whether steps apply in blocks: to smooth losses, or as interior points with few weights."""
     is_small = problem.n_weights <= MOST_WEIGHTS_IN_BLOCKS
     is_interior = is_small and problem.l1 == 0 and applies(INTERIOR, problem)
     return problem.phi.is_smooth or is_interior
@@ -345,7 +348,7 @@ def _begins_with_descent(
     expected: float,
     mean_square: Callable[[], float] | None,
 ) -> bool:
-    """Whether coordinate descent is less work than epochs, given its own."""
+    """Whether coordinate descent, of the expected work, is less work than epochs."""
     if asked.asks_for_visits:
         return False
     if not applies(SDCA, problem):
@@ -361,7 +364,7 @@ def _begins_with_descent(
 def begins_with_newton(problem: Problem) -> bool:
     """Whether Newton steps from the weights 0 are less work than epochs.
 
-    Not for losses whose second derivatives far from the minimum are mostly 0.
+    False for losses whose second derivatives are mostly 0 far from the minimum.
     """
     most = work.EPOCHS * work.epoch_work(problem)
     return not problem.phi.is_linear_far and work.newton_work(problem) <= most
@@ -372,7 +375,7 @@ def _first_epochs_rate(
 ) -> float:
     """Return the rate of epochs if a strong l2 makes them less work than Newton steps, else 0.
 
-    It is half that of `epoch_rate` with an intercept, which all rows move.
+    With an intercept, which all rows change, it is half the `epoch_rate`.
     """
     if asked.is_warm or mean_square is None:
         return 0.0

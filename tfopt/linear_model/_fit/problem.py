@@ -1,4 +1,4 @@
-"""The problem to be minimized: samples, loss and penalties; where it begins, and a part of it."""
+"""The problem to minimize: samples, loss and penalties; initial points, and samples of rows."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ NO_ROWS: Rows = np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int32), np.ze
 def as_rows(X: Any) -> Rows:
     """Return an array or a CSR matrix as data, indices, indptr and a dense block, without copies.
 
-    Exceptions, which are copied: matrices with duplicate entries, or with index arrays of two
-    dtypes.
+    Matrices with duplicate entries, or with index arrays of two dtypes, are copied nevertheless.
     """
     if not sparse.issparse(X):
         return np.zeros(0, X.dtype), np.zeros(0, np.int32), np.zeros(len(X) + 1, np.int32), X
@@ -60,7 +59,7 @@ def as_rows(X: Any) -> Rows:
 
 
 class Problem(NamedTuple):
-    """The primal objective: sum of weight * phi(x . w + b; y), + l1 * |w|_1 + l2 / 2 * |w|**2.
+    """The primal objective: sum of weight * phi(x . w + b; y) + l1 * |w|_1 + l2 / 2 * |w|**2.
 
     Labels and sample weights are passed to its methods, so that several classes can share the rows.
     Losses phi are shifted to a minimum of 0: the Poisson loss is half the deviance.
@@ -71,18 +70,19 @@ class Problem(NamedTuple):
         The features, as the kernels take them: data, indices, indptr, dense.
     n_weights : int
     phi : PointwiseLoss
-        The loss as functions of arrays, and what the solvers ask of it.
+        The loss as functions of arrays, and its properties that solvers need.
     l1, l2 : float
     intercept : bool
         Whether there is an intercept b, which is not penalized; otherwise b = 0.
     threads : int
         The largest number of threads; 0: that of `tfopt.threads`.
     has_offset : bool
-        Whether a number is added to x . w + b of each example: the states of rows have them.
+        Whether a number is added to x . w + b of each example; the states of rows have the numbers.
     factor : ndarray, shape (n_weights,), or None
-        By what l1 and l2 of each weight are multiplied, if not all by 1.
+        The factors of l1 and l2 for each weight; None: all 1.
     positive : bool
-        Whether no weight may be negative. Solvers that take each weight's penalty know of both.
+        Whether weights must be nonnegative. Only solvers that take each weight's penalty support
+        `factor` and `positive`.
     """
 
     rows: Rows
@@ -159,7 +159,7 @@ class Problem(NamedTuple):
         return second_order.derivatives(examples, wx, bias, *self.loss, self.threads)
 
     def penalized(self, hessian: np.ndarray) -> np.ndarray:
-        """Return the Hessian of losses and l2; the intercept is separate if there is none."""
+        """Return the Hessian of losses and l2; without an intercept its row is that of I."""
         H = hessian.copy()
         np.einsum("ii->i", H)[: self.n_weights] += self.l2
         if not self.intercept:
@@ -183,15 +183,15 @@ class InitialPoint(NamedTuple):
     ----------
     y, weight : ndarray, shape (n_examples,)
     curvature : callable
-        Returns |x|**2 / l2, which only visits need.
+        Returns |x|**2 / l2 of each example; only visits need it.
     a : ndarray, shape (n_examples,)
         The dual variables.
     bias : float
         An estimate of the intercept.
     w : ndarray, shape (n_weights,), optional
-        The weights of an earlier solution that is thought to be near.
+        The weights of an earlier solution that is assumed to be near.
     offset : ndarray, shape (n_examples,), optional
-        What is added to predictions.
+        The numbers added to predictions.
     """
 
     y: np.ndarray
@@ -211,14 +211,14 @@ class InitialPoint(NamedTuple):
 
 
 class LastFit(NamedTuple):
-    """An earlier fit that is thought to be near, for the features as they are in `Samples`.
+    """An earlier fit that is assumed to be near, for features scaled and shifted as in `Samples`.
 
     Attributes
     ----------
     w : ndarray, shape (n_problems, n_features)
     bias : ndarray, shape (n_problems,)
     duals : ndarray, shape (n_problems, n_samples), or None
-        If they are known, and of the same samples.
+        The dual variables, if they are known and belong to the same samples.
     """
 
     w: np.ndarray
@@ -227,7 +227,7 @@ class LastFit(NamedTuple):
 
 
 def dual_point(problem: Problem, initial: InitialPoint) -> np.ndarray:
-    """Return the dual variables that belong to the weights: minus the losses' derivatives."""
+    """Return the dual variables that belong to weights: the negative derivatives of the losses."""
     assert initial.w is not None
     examples = initial.examples()
     with np.errstate(over="ignore"):
@@ -240,7 +240,7 @@ def dual_point(problem: Problem, initial: InitialPoint) -> np.ndarray:
     return duals
 
 
-#: The share of a squared mean that rounding may make of a Hessian that is not centered.
+#: The largest rounding error of a Hessian that is not centered, as a share of the squared mean.
 MEAN_ROUNDING = 1e-8
 
 
@@ -253,9 +253,9 @@ def centering_shift(
 
     With an unpenalized intercept, centering does not change the minimum, but coordinate ascent
     converges slowly if the means are large beside the standard deviations. CSR matrices are not
-    centered, to keep them sparse. Where Hessians are factorized, the intercept among the unknowns,
-    or coordinate descent eliminates it, centering only saves digits: it is left out, and with it a
-    copy of X, if enough of them remain.
+    centered, to keep them sparse. If Hessians with the intercept are factorized, or coordinate
+    descent eliminates it, centering only reduces rounding errors: if enough digits remain without
+    it, X is neither centered nor copied.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         mean, square = moments / n
@@ -272,9 +272,9 @@ GOLDEN = 0x9E3779B1
 
 
 def sample_rows(n_rows: int, size: int) -> np.ndarray:
-    """Return the numbers of rows, one of each of `size` ranges: not at the same place in each.
+    """Return the numbers of rows, one from each of `size` ranges.
 
-    Data may be periodic.
+    The position in a range varies, since data may be periodic.
     """
     k = np.arange(size)
     return k * (n_rows // size) + (k * GOLDEN % 2**32 * (n_rows // size) >> 32)
@@ -288,8 +288,8 @@ def sampled(
     Returns
     -------
     tuple or None
-        The problem, whose penalty has the sample's share of the weight; and the initial point.
-        None if the labels in the sample are all the same.
+        The problem, with penalties multiplied by the sample's share of the weight, and the initial
+        point. None if all labels in the sample are equal.
     """
     at = sample_rows(len(initial.y), size)
     y, weight = initial.y[at], initial.weight[at]
@@ -322,22 +322,23 @@ class Samples:
     shape : tuple of int
     shift : ndarray, shape (n_features,), or None
     target : callable
-        From the number of a problem to its labels, which are made when they are needed: those of
-        many classes at once would take more memory than the rows.
+        Returns the labels of a problem, given its number. Labels are made when they are needed:
+        those of many classes would take more memory than the rows.
     n_problems : int
     weights : ndarray, shape (n_samples,)
     intercept : callable
-        From labels and weights to the intercept of the constant model, or a guess of it.
+        Returns the intercept of the constant model, or a guess of it, given labels and weights.
     n_threads : int
-        How many threads to use at most.
+        The largest number of threads.
     sum_of_squares : float or None
-        That of the features, if it is known already.
+        The sum of the features' squares, if it is known already.
     offset : ndarray, shape (n_samples, n_problems), or None
-        What is added to the scores, of a loss that has no other targets for it.
+        The numbers added to the scores, for a loss that cannot put them into its targets.
     row_space : RowSpace or None
-        Coordinates of the rows, which serve all penalties, when they have been needed.
+        The coordinates of the rows for all penalties, once they have been needed.
     scale, factor : ndarray, shape (n_features,), or None
-        By the scale all weights have the same penalty; where none does, the factor of each.
+        The scale of features with which all weights have the same penalty; if there is none, the
+        factor of each weight's penalty.
     """
 
     rows: Rows
@@ -355,12 +356,12 @@ class Samples:
     factor: np.ndarray | None = None
 
     def moved(self, X: Any) -> Any:
-        """Return other samples as these are."""
+        """Return other features with the same scale and shift."""
         X = X if self.scale is None else scaled(X, self.scale)
         return X if self.shift is None else X - self.shift
 
     def initial_point(self, problem: Problem, last: LastFit | None, k: int) -> InitialPoint:
-        """Return where the solver of a problem starts: at the weights 0, or at the last fit."""
+        """Return the initial point of a problem: at the weights 0, or at the last fit."""
         y, zeros = self.target(k), np.zeros(self.shape[0])
         offset = None if self.offset is None else self.offset[:, k]
 
@@ -376,13 +377,13 @@ class Samples:
         return point._replace(a=problem.phi.clip_duals(duals, y))
 
     def workers_and_threads(self) -> tuple[int, int]:
-        """Return how many problems to solve at a time, and on how many threads each."""
+        """Return the number of problems to solve at a time, and the number of threads for each."""
         workers = min(self.n_threads, self.n_problems)
         return workers, max(1, self.n_threads // workers)
 
     @functools.cached_property
     def squared_norms(self) -> np.ndarray:
-        """Those of the rows, which only visits need."""
+        """The squared norms of the rows; only visits need them."""
         return visits.squared_norms(self.rows[0], self.rows[2], self.rows[3])
 
     @property
@@ -393,7 +394,7 @@ class Samples:
         return self.sum_of_squares / self.shape[0]
 
     def squares_overflow(self, l2: float) -> bool:
-        """Whether a row's square divided by l2 is infinite."""
+        """Whether the squared norm of a row divided by l2 is infinite."""
         if self.sum_of_squares is not None and math.isfinite(self.sum_of_squares / l2):
             return False
         return not math.isfinite(self.squared_norms.max(initial=0) / l2)

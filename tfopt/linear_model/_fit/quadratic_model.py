@@ -1,7 +1,7 @@
 """The step with l1: the minimum of a quadratic model and the penalties, by coordinate descent.
 
-It is over the weights of a working set: those that are not 0, and those that violate the optimality
-conditions most.
+The model is minimized over the weights of a working set: the nonzero weights, and the weights that
+violate the optimality conditions most.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from tfopt.linear_model.loss_record import weighted_sum
 
 __all__ = ["MOST_IN_MATRIX", "ModelMatrix", "QuadraticModel", "minimize_model", "without_intercept"]
 
-#: The size of the first working set; that of later ones is at least twice the number of weights
-#: that are not 0.
+#: The size of the first working set; later sets have at least twice as many features as there are
+#: nonzero weights.
 SMALLEST = 128
-#: With a larger working set the matrix of the model is not formed; up to the second number it is if
-#: a sweep over it reads fewer values than one over the columns.
+#: The matrix of the model is formed for working sets of at most the first size, and for sets of at
+#: most the second size if a sweep over the matrix reads fewer values than one over the columns.
 MOST_IN_MATRIX, LARGEST_MATRIX = 512, 2048
 #: The largest number of sweeps for one step, by columns.
 SWEEPS = 1000
-#: The smallest number of sweeps before a linear system is solved, and the largest number of both.
+#: The smallest number of sweeps before a linear system is solved, and the largest number of rounds
+#: of sweeps and a system.
 SWEEPS_BEFORE_SOLVING, ROUNDS = 20, 100
-#: Curvatures below this share of what they are the difference of are rounding.
+#: A curvature, computed as a difference, is rounding if it is below this share of the minuend.
 CURVATURE_ROUNDING = 1e-12
 
 
@@ -55,7 +56,7 @@ class ModelMatrix(NamedTuple):
 
     @classmethod
     def of(cls, hessian: np.ndarray, penalties: Penalties, intercept: bool) -> ModelMatrix:
-        """Return the model with the Hessian of the losses, where the intercept is last."""
+        """Return the model for a Hessian of the losses whose last row is the intercept's."""
         model = cls(*without_intercept(hessian, intercept), penalties)
         np.einsum("ii->i", model.A)[:] += penalties.l2
         return model
@@ -65,7 +66,7 @@ class ModelMatrix(NamedTuple):
     ) -> tuple[np.ndarray, np.ndarray, float]:
         """Return the weights at the minimum, the model's gradient there, and the intercept's step.
 
-        `gradient` is that of the losses and l2 at w, and `slope` that by the intercept.
+        `gradient` is that of the losses and l2 at w, `slope` the derivative by the intercept.
         """
         new, left = w.copy(), gradient - self.sums * (self.share * slope)
         minimize_model(self.A, left, new, self.penalties, tolerance)
@@ -84,7 +85,7 @@ class QuadraticModel:
         self.most_in_matrix = max(MOST_IN_MATRIX, min(per_column, LARGEST_MATRIX))
 
     def gradient(self, state: RowState, w: np.ndarray) -> np.ndarray:
-        """Return the gradient of the losses, and form the matrix if it is of all features."""
+        """Return the gradient of the losses; form the matrix if the model has all features."""
         n = w.size
         self.size = max(self.size, 2 * int(np.count_nonzero(w)))
         if self.size < n / 2 or n > self.most_in_matrix or self._is_known(np.arange(n)):
@@ -101,10 +102,10 @@ class QuadraticModel:
     def step(
         self, state: RowState, w: np.ndarray, gradient: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return how far the minimum of the model is away, given the gradient of losses and l2.
+        """Return the step to the minimum of the model, given the gradient of losses and l2.
 
-        The intercept is last. If the model is of all features, return X^T of the dual variables
-        that it predicts, too.
+        The intercept is last. If the matrix has all features, return X^T of the weighted dual
+        variables that the model predicts, too; otherwise None.
         """
         n = w.size
         working = working_set(w, gradient[:-1], self.penalties, self.size)
@@ -163,7 +164,7 @@ class QuadraticModel:
         share = float(1 / total) if problem.intercept and total > 0 else 0.0
         penalties = self.penalties.taken(working)
         curvatures = _curvatures(squares - share * sums**2, squares) + penalties.l2
-        first = -share * slope  # of the intercept, which is then the best for the weights
+        first = -share * slope  # the step to the best intercept for the weights
         new, slopes = w.copy(), state.grad_pointwise + first * bends
         _, bias_step = coordinate_descent.descend_columns(
             *self.features.columns(working),
@@ -185,7 +186,7 @@ class QuadraticModel:
 def without_intercept(H: np.ndarray, intercept: bool) -> tuple[np.ndarray, np.ndarray, float]:
     """Eliminate the intercept; return the matrix, the intercept's column and 1 / its diagonal.
 
-    Without one the latter is 0.
+    The last number is 0 without an intercept.
     """
     A, sums = H[:-1, :-1].copy(), H[-1, :-1].copy()
     diagonal = np.diagonal(A).copy()
@@ -203,11 +204,12 @@ def _curvatures(left: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def minimize_model(
     A: np.ndarray, gradient: np.ndarray, w: np.ndarray, penalties: Penalties, tolerance: float
 ) -> None:
-    """Minimize a model given as a matrix, with l2; updates w and the model's gradient.
+    """Minimize a model given by a matrix that includes l2; update w and the model's gradient.
 
-    Sweeps find the signs of the weights. Where features resemble each other they converge slowly
-    after that, and a linear system for the weights that are not 0 goes on: on the way to its
-    solution the first weight that would change its sign becomes 0, if its penalty has a corner.
+    Sweeps find the signs of the weights, but then converge slowly if features are correlated. So a
+    linear system for the nonzero weights follows. The step to its solution ends where the first
+    weight would change its sign, which becomes 0; weights whose penalty has no corner may change
+    their signs.
     """
     for _ in range(ROUNDS):
         n_active = int(np.count_nonzero(w))
@@ -228,7 +230,7 @@ def minimize_model(
         moved = share * step
         if share < 1:
             moved[first] = -before[first]
-        beyond = has_corner & ((before + moved) * signs < 0)  # which is rounding
+        beyond = has_corner & ((before + moved) * signs < 0)  # by rounding
         moved[beyond] = -before[beyond]
         w[active] += moved
         gradient += np.sum(A[active] * moved[:, None], axis=0)

@@ -1,4 +1,4 @@
-"""Visits of rows in memory by dual coordinate ascent: of one problem, or of classes together."""
+"""Dual coordinate ascent over rows in memory, for one problem or for several classes together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["INTERCEPT_SHARE", "LANES", "LaneVisits", "RowVisits", "bucket_for"]
 
 #: The largest number of classes that are solved together.
 LANES = sdca_classes.LANES
-#: The intercept's curvature relative to the mean of the examples': the best of those tried.
+#: The intercept's curvature, relative to the mean curvature of the examples; found by experiment.
 INTERCEPT_SHARE = 0.1
 #: With more stored values, neighbouring rows are visited together: the weights no longer fit in
 #: the cache. (`sdca_ops.CACHED` counts the entries of a batch.)
@@ -39,11 +39,11 @@ def intercept_curvature(problem: Problem, initial: InitialPoint) -> float:
 
 
 class RowVisits:
-    """Epochs over the examples of one problem, whose number is 0; perhaps in partitions.
+    """Epochs over the examples of one problem, with number 0, in one partition or several.
 
-    An epoch takes about as many visits as there are examples. Examples whose visits leave the dual
-    variable at a corner, such as an end of its interval, are skipped, for twice as many sweeps each
-    time. For many losses these are the majority, so an epoch has time for several sweeps over the
+    An epoch makes about as many visits as there are examples. If a visit leaves the dual variable
+    at a corner, such as an end of its interval, the example is skipped, for twice as many sweeps
+    each time. For many losses most examples are skipped, so an epoch has several sweeps over the
     others. Every example is visited again after some sweeps, and certificates cover all.
     """
 
@@ -70,7 +70,7 @@ class RowVisits:
         self.update_multiplier()
 
     def run(self, epoch: int, problems: Sequence[int]) -> dict[int, float]:
-        """Visit examples in as many sweeps as fit in; return an estimate of the gap."""
+        """Visit examples in as many sweeps as an epoch has; return an estimate of the gap."""
         if self.options.adaptive:
             self.n_sweeps += 1
             return {0: self.sweep(self.adaptive_plan())}
@@ -138,7 +138,7 @@ class RowVisits:
             self.bias += self.bias_curvature * dual_sum
 
     def adaptive_plan(self) -> np.ndarray:
-        """Return visits that are sampled by how far examples are from their optima."""
+        """Return a plan of visits, sampled by the examples' distances from their optima."""
         wx = visits.predictions(
             *self.problem.rows, self.v, self.problem.shrink, self.problem.threads
         )
@@ -152,7 +152,7 @@ class RowVisits:
         return visits.sampled(p, self.options.seed, self.n_sweeps)
 
     def points(self, problems: Sequence[int]) -> dict[int, Point]:
-        """Return the unshrunk weights, which later visits change, and the intercept."""
+        """Return the unshrunk weights, an array that later visits change, and the intercept."""
         return {0: (self.v, self.bias)}
 
     def duals(self, k: int) -> np.ndarray:
@@ -195,7 +195,7 @@ class LaneVisits:
     def refresh(self, classes: list[int]) -> None:
         """Recompute the logits from the dual variables, to remove accumulated rounding.
 
-        For these classes only: the result of one must not depend on when others are certified.
+        Only these classes change: the result of one must not depend on when others are certified.
         """
         if len(self.t):
             b = self.b[:, classes]
@@ -231,7 +231,7 @@ class LaneVisits:
             self.bias += self.bias_curvature * np.add.reduce(duals, axis=0)
 
     def points(self, problems: Sequence[int]) -> dict[int, Point]:
-        """Return the unshrunk weights and the intercepts of classes, and remove rounding."""
+        """Remove rounding; return the unshrunk weights and the intercepts of classes."""
         self.refresh(list(problems))
         return {k: (self.v[:, k].copy(), float(self.bias[k])) for k in problems}
 

@@ -1,7 +1,7 @@
-"""A solver's computations with the rows of one problem: functions of their state.
+"""A solver's computations with the rows of one problem: functions of the state of the rows.
 
-States are immutable and share unchanged arrays, so that a computation whose result was lost can be
-repeated.
+States are immutable and share unchanged arrays. So a computation can be repeated if its result is
+lost.
 """
 
 from __future__ import annotations
@@ -42,38 +42,38 @@ _NOTHING = np.zeros(0)
 
 
 class RowState(NamedTuple):
-    """The rows of one problem: labels, dual variables, and what was computed last.
+    """The state of the rows of one problem: labels, dual variables, and the last results.
 
     Attributes
     ----------
     examples : ndarray of EXAMPLE
-        With the initial dual variables.
+        The labels, weights and curvatures, with the initial dual variables.
     a : ndarray, shape (n_rows,)
         The current dual variables of the visits.
     visited, before : ndarray
-        The rows that were visited last, and their dual variables before that.
+        The rows of the last visits, and their dual variables before them.
     wx : ndarray, shape (n_rows,)
         x . w at the last point.
     kinks : tuple of ndarray
-        For losses with corners: see `_kinks`.
+        The kinks of losses with corners; see `_kinks`.
     bias : float
         The intercept of the last tangents.
     grad_pointwise, hess_pointwise : ndarray, shape (n_rows,)
         The weighted first and second derivatives of the losses there.
     step_duals : ndarray, shape (n_rows,) or (0,)
-        Minus the first derivatives that the tangents before those predict, after a Newton step.
+        After a Newton step, the negative first derivatives that the tangents at its start predict.
     certified, best : ndarray, shape (n_rows,)
-        The dual variables of the last certificate, or about to be certified, and of the best.
+        The dual variables of the last certificate or the next one, and of the best certificate.
     interior : ndarray
-        The variables of the interior-point method: the fields of its kernel, if it is used.
+        The variables of the interior-point method, if it is used: the fields of its kernel.
     near : Near or None
-        The rows that these are of, if not all.
+        The rows to which `interior` belongs, if some are left out.
     seen : ndarray, shape (n_rows,) or (0,)
         The predictions when these rows were chosen.
     reach : float
-        The length of a residual from which on rows were left out then.
+        The largest absolute residual of a row that was not left out then.
     offset : ndarray, shape (n_rows,), or None
-        What is added to predictions.
+        The numbers added to predictions.
     """
 
     examples: np.ndarray
@@ -96,7 +96,7 @@ class RowState(NamedTuple):
 
     @classmethod
     def initial(cls, examples: np.ndarray) -> RowState:
-        """Return the state of rows that were not visited yet."""
+        """Return the state of rows before the first visit."""
         a, no_rows = examples["a"].copy(), np.zeros(0, np.int64)
         nothing = _NOTHING
         return cls(
@@ -105,7 +105,7 @@ class RowState(NamedTuple):
         )
 
     def factors(self) -> np.ndarray:
-        """Return examples for `gradient`."""
+        """Return a buffer for `gradient`: examples of zeros whose dual variables are 1."""
         factors = np.zeros_like(self.examples)
         factors["a"] = 1.0
         return factors
@@ -118,19 +118,19 @@ class RowState(NamedTuple):
 
 
 class Near(NamedTuple):
-    """The rows that the interior-point method computes with, where it leaves out others.
+    """The active rows of the interior-point method, if it leaves out others.
 
     Attributes
     ----------
     at : ndarray of int
-        Their numbers.
+        The numbers of the active rows.
     rows : tuple of ndarray
     duals : ndarray, shape (n_rows,)
-        The dual variables of the others, at ends of their intervals; of these rows 0.
+        The dual variables of the other rows, at ends of their intervals; 0 for the active rows.
     sums : ndarray, shape (n_weights + 1,)
-        X^T and the sum of the weighted `duals`.
+        X^T times the weighted `duals`, followed by their sum.
     losses : float
-        Of the others, where they were left out.
+        The losses of the other rows at the point where they were left out.
     """
 
     at: np.ndarray
@@ -152,7 +152,7 @@ class Linearization(NamedTuple):
     hessian : ndarray, shape (n_weights + 1, n_weights + 1) or (n_weights + 1,)
         The Hessian, or its diagonal.
     residual : ndarray or None
-        `dual_residual` of minus the losses' derivatives, if there is an intercept.
+        The `dual_residual` of the negative derivatives, if there is an intercept.
     step_gap : float
         See `tangents`.
     """
@@ -165,7 +165,7 @@ class Linearization(NamedTuple):
 
 
 def predicted(problem: Problem, state: RowState, wx: np.ndarray) -> RowState:
-    """Return the state at new predictions, where the current dual variables are to be certified."""
+    """Return the state at new predictions, with the current dual variables to be certified."""
     kinks: tuple[np.ndarray, ...] = ()
     if problem.intercept and not problem.phi.is_smooth:
         kinks = _kinks(state.examples, wx, problem.phi.corners(state.examples["y"]))
@@ -177,7 +177,8 @@ def _kinks(
 ) -> tuple[np.ndarray, ...]:
     """Return the intercepts where the losses have corners, ascending, and cumulated weights.
 
-    The weights are multiplied by the derivatives right of the corners, and by minus those left.
+    The weights are multiplied by the derivatives on the right of the corners, and by the negative
+    derivatives on the left.
     """
     kinks = np.concatenate([corner.place - wx for corner in corners])
     order = np.argsort(kinks, kind="stable")
@@ -207,7 +208,7 @@ def intercept_derivatives(problem: Problem, state: RowState, biases: Sequence[fl
 
 
 def dual_residual(problem: Problem, state: RowState) -> np.ndarray | None:
-    """Return the sums over all rows that `projected` has to know, if there is an intercept."""
+    """Return the sums over all rows that `projected` needs, if there is an intercept."""
     if not problem.intercept:
         return None
     examples = state.examples
@@ -215,7 +216,7 @@ def dual_residual(problem: Problem, state: RowState) -> np.ndarray | None:
 
 
 def projected(problem: Problem, state: RowState, residual: np.ndarray | None) -> RowState:
-    """Make the dual variables feasible for an intercept: shift or scale them to a sum of 0.
+    """Shift or scale the dual variables to a weighted sum of 0, as an intercept requires.
 
     Parameters
     ----------
@@ -247,7 +248,7 @@ def tangents(
     w, bias
         The point.
     after_step : bool
-        Whether a Newton step led from the last tangents there.
+        Whether a Newton step from the last tangents led to the point.
 
     Returns
     -------
@@ -287,7 +288,7 @@ def _at(
 def gradient(problem: Problem, state: RowState, factors: np.ndarray) -> np.ndarray:
     """Return the gradient of the losses at the last tangents; the intercept is last.
 
-    `factors` are examples to write to, whose dual variables are 1: to make them takes as long.
+    `factors` is a buffer from `RowState.factors`: making one takes as long as the gradient.
     """
     factors["weight"] = state.grad_pointwise
     sums = np.zeros(problem.n_weights + 1)
@@ -338,7 +339,7 @@ def minus_slopes(problem: Problem, state: RowState) -> np.ndarray:
 
 
 def tangent_residual(problem: Problem, state: RowState) -> np.ndarray | None:
-    """Return `dual_residual` of minus the derivatives at the last tangents."""
+    """Return the `dual_residual` of the negative derivatives at the last tangents."""
     return dual_residual(problem, state._replace(certified=minus_slopes(problem, state)))
 
 
@@ -347,7 +348,7 @@ def certified_tangents(
 ) -> tuple[RowState, float]:
     """Set the negative derivatives as the dual variables to certify; return the sum of their gaps.
 
-    It is 0 unless an intercept requires them to be projected.
+    The sum is 0 unless an intercept requires a projection of the dual variables.
     """
     state = state._replace(certified=minus_slopes(problem, state))
     if residual is None:
@@ -358,9 +359,9 @@ def certified_tangents(
 
 
 def certified_step(problem: Problem, state: RowState, bias: float) -> tuple[RowState, float]:
-    """Have a Newton step's dual variables certified, and return the sum of their gaps.
+    """Set a Newton step's dual variables as those to certify; return the sum of their gaps.
 
-    It is infinite if they are out of the conjugate's domain.
+    The sum is infinite if they are outside the conjugate's domain.
     """
     _, gap = problem.gaps(state.examples, state.step_duals, state.wx, bias)
     return state._replace(certified=state.step_duals), gap

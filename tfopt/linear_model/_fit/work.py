@@ -1,9 +1,9 @@
-"""The work of epochs and of Newton steps, counted, which decides between them.
+"""Counts of the work of epochs and Newton steps, by which a plan chooses between them.
 
-The unit is a multiply-add of a product of matrices in blocks, of which a core does about eight a
-cycle. Other operations count by what bounds them, in multiples of that: memory, an addition that
-waits for the one before, a mispredicted branch or a function. So the choice does not depend on the
-machine, and neither does the result.
+The unit is a multiply-add of a blocked matrix product; a core does about eight in a cycle. Other
+operations count as multiples of it, according to their bottleneck: memory, an addition that waits
+for the last one, a mispredicted branch or a function. So neither the choice nor the result depends
+on the machine.
 """
 
 from __future__ import annotations
@@ -45,53 +45,54 @@ __all__ = [
     "time_of",
 ]
 
-#: A multiply-add of a dense value that is read in order, where 8 bytes a half cycle are the bound.
+#: A multiply-add of a dense value that is read in order, bounded by 8 bytes in half a cycle.
 DENSE = 4.0
-#: One of a sparse value, or in a visit: a load or a store at an index, or an addition that waits.
+#: A multiply-add of a sparse value or in a visit: an indexed load or store, or a waiting addition.
 SCATTERED = 16.0
-#: One of a pair of a row's sparse values, for a Hessian.
+#: A multiply-add of a pair of sparse values of a row, for a Hessian.
 PAIR = 4.0
-#: A row that is read in order, and a loss with its derivatives.
+#: Reading a row in order, and a loss with its derivatives.
 ROW, LOSS = 50.0, 100.0
-#: A visit: a row from memory in random order, and a step with a logarithm and an exponential; or
-#: with neither.
+#: A visit: reading a row in random order, and a step with a logarithm and an exponential; and a
+#: visit with neither function.
 VISIT, PLAIN_VISIT = 400.0, 200.0
-#: A multiply-add of a factorization, whose rows are read again and again.
+#: A multiply-add of a factorization, which reads each row many times.
 FACTOR = 4.0
 
-#: With more weights no Hessian is formed unless it is asked for: conjugate gradients find the
-#: direction.
+#: With more weights, conjugate gradients find the direction; a Hessian is formed only on request.
 MOST_WEIGHTS = 500
-#: About how many products with the Hessian conjugate gradients take. On ill-conditioned data it is
-#: several times as many, so that forming the matrix pays up to WORTH times their work; of a loss
-#: whose Hessian is the same everywhere, up to WORTH_OF_ONE times.
+#: The approximate number of products with the Hessian that conjugate gradients take. They take
+#: several times as many on ill-conditioned data, so the matrix is formed if that is at most WORTH
+#: times their work; for a quadratic loss, whose Hessian is constant, at most WORTH_OF_ONE times.
 PRODUCTS, WORTH, WORTH_OF_ONE = 20, 1.5, 3
-#: And how many where there are more rows than weights, whose Hessian is then better conditioned.
+#: The same with at least as many rows as weights, where the Hessian is better conditioned.
 FEW_PRODUCTS = 5
-#: With more weights a Hessian preconditions no conjugate gradients: it is too large.
+#: With more weights, a Hessian is too large for a preconditioner of conjugate gradients.
 MOST_PRECONDITIONED = 1000
-#: Where products have cost so much of a Hessian, one is formed. With 1/8 Gaussian features without
-#: correlation take twice as long, and with 1/2 correlated ones take 1.3 times as long.
+#: A Hessian is formed when products have cost this share of one. With 1/8, fits to uncorrelated
+#: Gaussian features take twice as long; with 1/2, fits to correlated ones take 1.3 times as long.
 SHARE_OF_HESSIAN = 1 / 4
-#: What a product costs however few numbers there are: about 30 us.
+#: The work of a product that does not depend on the size of the data: about 30 us.
 CALL = 3e5
-#: About how many Newton steps a fit takes from the weights 0, and passes over the rows a step.
+#: The approximate number of Newton steps from the weights 0, and of passes over the rows in each.
 STEPS, PASSES = 6, 4
-#: And how many from the minimum for a sample of the rows, with what that costs; and after epochs.
+#: The number of Newton steps from the minimum for a sample of the rows, including the work of
+#: finding that; and the number of Newton steps after epochs.
 SAMPLED_STEPS, NEWTON_STEPS = 2, 3
-#: About how many epochs it takes instead, where features are few and so have much in common.
+#: The approximate number of epochs of a fit by dual coordinate ascent, with few features.
 EPOCHS = 30
-#: About how many steps coordinate descent takes, with a loss whose model is exact and with others,
-#: and how many features its working set has where there are many. Passes over the rows a step.
+#: Estimates for coordinate descent: the number of steps with a quadratic loss, whose model is
+#: exact, and with other losses; the size of its working set; and the passes over the rows a step.
 EXACT_STEPS, DESCENT_STEPS, WORKING, DESCENT_PASSES = 1, 3, 128, 2
-#: About how many certificates epochs take, and passes over the rows for each.
+#: The approximate number of certificates of a fit by epochs, and of passes over the rows for each.
 CERTIFICATES, CERTIFICATE_PASSES = 2, 2
-#: About how many iterations the interior-point method takes, what a row costs in each, beside
-#: passes over its features; and how many epochs a loss with a corner takes instead.
+#: Estimates for the interior-point method: the number of iterations, the work for a row in each,
+#: and the number of passes over the features; and the number of epochs of a fit by ascent instead.
 INTERIOR_STEPS, INTERIOR_ROW, INTERIOR_PASSES, EPOCHS_OF_CORNERS = 15, 200.0, 5, 60
-#: A sample of the rows has at least so many, so many for each weight, and this share of them.
+#: The size of a sample of rows is the largest of three numbers: a constant, a multiple of the
+#: number of weights, and a share of the rows.
 SAMPLE_ROWS, SAMPLE_PER_WEIGHT, SAMPLE_SHARE = 2048, 32, 1 / 32
-#: The work that a step, or all epochs, may take which only polish a solution: about 1 ms.
+#: The largest work of a step, or of all epochs, that only polish a solution: about 1 ms.
 CHEAP = 1e7
 
 
@@ -133,9 +134,9 @@ def choose_linear_solver(problem: Problem) -> tuple[bool, float]:
 
 
 def products_before_hessian(problem: Problem) -> float:
-    """Return after how many products a Hessian is formed, which preconditions the next ones.
+    """Return the number of products after which a Hessian is formed as a preconditioner.
 
-    Infinity: none is.
+    Infinity means never.
     """
     if problem.n_weights > MOST_PRECONDITIONED:
         return math.inf
@@ -149,15 +150,15 @@ def is_tall(problem: Problem) -> bool:
 
 
 def reuses_hessian(problem: Problem) -> bool:
-    """Whether it costs more to form the Hessian than another iteration."""
+    """Whether forming the Hessian is so much work that it is used for a second step."""
     return hessian_work(problem) > CHEAP
 
 
 def newton_work(problem: Problem, *, from_sample: bool = False) -> float:
     """Return the work of Newton's method by the better way; infinity for too many weights.
 
-    By factorization, from the weights 0 or from the minimum for a sample if there are enough rows
-    for one; or by conjugate gradients with a preconditioner, from the weights 0.
+    The first way is factorization, from the weights 0 or, with `from_sample` and enough rows, from
+    the minimum for a sample. The other is preconditioned conjugate gradients, from the weights 0.
     """
     if problem.n_weights > MOST_PRECONDITIONED:
         return math.inf
@@ -180,28 +181,28 @@ def interior_work(problem: Problem) -> float:
 
 
 def epoch_rate(problem: Problem, squared_norm: float) -> float:
-    """Return the logarithm of the factor by which an epoch lowers the gap, whatever l1 is.
+    """Return the logarithm of the factor by which an epoch lowers the gap, for any l1.
 
-    It falls with the condition, the rows' curvature relative to l2 (Shalev-Shwartz and Zhang,
-    2013), and is about twice what they prove.
+    It falls as the condition number grows, the curvature of the rows divided by l2, and is about
+    twice the rate that Shalev-Shwartz and Zhang (2013) prove.
 
     Parameters
     ----------
     problem : Problem
     squared_norm : float
-        The mean of those of the rows.
+        The mean of the rows' squared norms.
     """
     return 2 / (1 + problem.phi.curvature * squared_norm / problem.l2)
 
 
 def ascent_work(problem: Problem, squared_norm: float, tol: float) -> float:
-    """Return the work of epochs until the relative gap is `tol`, whatever l1 is.
+    """Return the work of epochs until the relative gap is `tol`, for any l1.
 
     Parameters
     ----------
     problem : Problem
     squared_norm : float
-        The mean of those of the rows.
+        The mean of the rows' squared norms.
     tol : float
     """
     n_epochs = -math.log(max(tol, 1e-16)) / epoch_rate(problem, squared_norm)
@@ -210,7 +211,7 @@ def ascent_work(problem: Problem, squared_norm: float, tol: float) -> float:
 
 
 def descent_work(problem: Problem, *, is_warm: bool = False, n_nonzero: int = WORKING) -> float:
-    """Return the work of coordinate descent, with so many weights that are not 0, if not fewer."""
+    """Return the work of coordinate descent with up to this number of nonzero weights."""
     n = problem.n_weights
     data, _, indptr, dense = problem.rows
     working = n if n <= 2 * WORKING else min(max(n_nonzero, WORKING), n)
@@ -230,7 +231,7 @@ def descent_work(problem: Problem, *, is_warm: bool = False, n_nonzero: int = WO
 def sample_size(problem: Problem) -> int:
     """Return the number of rows to sample for a starting point; 0 if sampling does not pay.
 
-    A step from there is worth several from the weights 0. Least squares take one anyway.
+    A step from there replaces several from the weights 0. Least squares need one step anyway.
     """
     n = n_rows(problem)
     size = max(SAMPLE_ROWS, SAMPLE_PER_WEIGHT * problem.n_weights, int(SAMPLE_SHARE * n))
@@ -247,7 +248,7 @@ def n_rows(problem: Problem) -> int:
     return int(problem.rows[2].size) - 1
 
 
-#: The work of a millisecond, about.
+#: The work that takes about a millisecond.
 MILLISECOND = 1e7
 
 
@@ -258,7 +259,7 @@ def reason_of(solver: str, problem: Problem, why: str) -> str:
 
 
 def time_of(amount: float) -> str:
-    """Return how long so much work takes, about."""
+    """Return the approximate time of some work, as text."""
     ms = amount / MILLISECOND
     if math.isinf(ms):
         return "endless epochs"
@@ -268,5 +269,5 @@ def time_of(amount: float) -> str:
 
 
 def count_of(n: int) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with spaces between its thousands, as text."""
     return f"{n:,}".replace(",", " ")
