@@ -99,6 +99,8 @@ def test_the_gradient_of_a_complex_product_is_conjugate() -> None:
 def test_vectors() -> None:
     """A sparse array of one axis."""
     a, x = sparse.coo_array(DENSE[:, 0]), RANDOM.standard_normal((4, 2))
+    if a.ndim != 1:
+        pytest.skip("sparse arrays of one axis are of SciPy 1.13")
     for given in (x, x[:, 0]):
         assert np.array_equal((a @ tfopt.constant(given)).numpy(), a @ given)
         check_grads(lambda x: (a @ x) ** 2, [given])
