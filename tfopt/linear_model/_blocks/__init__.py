@@ -1,1 +1,1 @@
-"""Fits to fixed blocks of samples on an executor, with the same bits on any engine."""
+"""Fits to fixed blocks of samples on an executor; results have the same bits on any engine."""

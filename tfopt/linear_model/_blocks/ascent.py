@@ -1,6 +1,6 @@
-"""Stochastic dual coordinate ascent over fixed blocks of examples (CoCoA+), with merged changes.
+"""Stochastic dual coordinate ascent over fixed blocks of examples, which merges changes (CoCoA+).
 
-The weights and scalars are kept here; blocks.py computes with rows, and an executor adds up the
+This file keeps the weights and scalars; blocks.py computes with rows, and an executor adds up the
 answers in a fixed order. So the result depends on the data, the seed and the blocks only.
 """
 
@@ -22,18 +22,18 @@ from tfopt.linear_model._fit.reductions import SparseDelta
 
 __all__ = ["BlockAscent", "BlockVisits"]
 
-#: The largest number of blocks that are visited at once: with more, more epochs are needed. It must
-#: not depend on the number of workers, for the result depends on it.
+#: The largest number of blocks that are visited at once: more blocks would take more epochs. It
+#: must not depend on the number of workers, because the result depends on it.
 SIDE_BY_SIDE = 8
 
 
 class BlockAscent:
-    """The ascent of one problem: its weights, and how changes of blocks are merged.
+    """The ascent of one problem: its weights, and the merging of the blocks' changes.
 
     Parameters
     ----------
     problem : Problem
-        Without rows.
+        The problem without rows.
     n_blocks : int
     v : ndarray, shape (n_weights,)
     bias, bias_curvature : float
@@ -57,7 +57,7 @@ class BlockAscent:
         self.sigma = 1 + (min(n_blocks, SIDE_BY_SIDE) - 1) / 2
 
     def merge(self, n_blocks: int, change: SparseDelta, sums: np.ndarray) -> float:
-        """Accept the largest share of some blocks' changes that is sure to increase the dual.
+        """Accept the largest share of some blocks' changes that is guaranteed to increase the dual.
 
         Return the share.
         """
@@ -117,11 +117,11 @@ class BlockVisits:
         return {k: ascent.estimate for k, ascent in active.items()}
 
     def points(self, problems: Sequence[int]) -> dict[int, Point]:
-        """Return the unshrunk weights and the intercepts of problems that are to be certified."""
+        """Return the unshrunk weights and the intercepts of problems, to certify them."""
         return {k: (self.ascents[k].v, self.ascents[k].bias) for k in problems}
 
     def state(self) -> list[dict[str, Any]]:
-        """Return the state for a checkpoint, after all blocks have received all decisions."""
+        """Return the state for a checkpoint; the blocks must have received all decisions."""
         return [{name: getattr(each, name) for name in _SAVED} for each in self.ascents]
 
     def restore(self, state: list[dict[str, Any]]) -> None:

@@ -1,8 +1,8 @@
-"""Pure functions of a block of examples and requests, run where the block is stored.
+"""Pure functions of a block of examples and a request, run where the block is stored.
 
 Each returns the next state of the block, which shares unchanged arrays with the last one, and an
-answer; the answers of all blocks are added up. States are immutable, so that a request whose answer
-was lost can be repeated.
+answer; the answers of all blocks are added up. States are immutable, so a request can be repeated
+if its answer is lost.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ __all__ = [
     "visit",
 ]
 
-#: How many times in an epoch the changes of the blocks are merged. Merging after each part instead
-#: of once takes a third of the epochs. The parts of a block are drawn anew for each epoch; fixed
-#: parts would be as bad as none.
+#: The number of merges in an epoch, one after each part of the blocks. A fit then takes a third of
+#: the epochs that it takes with a single merge. Each epoch draws new parts of a block; with fixed
+#: parts nothing would be gained.
 PARTS = 4
 
 _NOTHING = np.zeros(0)
@@ -53,7 +53,7 @@ class BlockState:
     number : int
         Its position among the blocks.
     problem : Problem
-        With the rows of this block.
+        The problem with the rows of this block.
     seed : int
     states : tuple of RowState
         One for each problem; they share the rows.
@@ -71,7 +71,7 @@ class BlockState:
     plan: tuple[int, np.ndarray] = (0, _NOTHING)
 
     def planned(self, epoch: int) -> BlockState:
-        """Return the block with the order of visits of an epoch."""
+        """Return the block with the order of its visits in an epoch."""
         if self.plan[0] == epoch:
             return self
         seed = self.seed + (self.number << 32)  # seeds are below 2^32
@@ -88,14 +88,14 @@ class BlockState:
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """What was decided about a problem's last visits and its last certificate.
+    """The decisions about a problem's last visits and its last certificate.
 
     Attributes
     ----------
     damping : tuple of float
         For each block, the share of its last changes that was accepted.
     is_best : tuple of bool
-        For each block, whether the last certificate was the best, which it does not know yet.
+        For each block, whether it has yet to keep the last certificate as the best.
     """
 
     damping: tuple[float, ...]
@@ -119,7 +119,7 @@ def apply_decisions(block: BlockState, decisions: Mapping[int, Decision]) -> Blo
 
 @dataclasses.dataclass(frozen=True)
 class after_decisions:
-    """A function of a block, which receives pending decisions first."""
+    """A function of a block that applies pending decisions first."""
 
     function: Callable[[BlockState, Any], tuple[BlockState, Any]]
 
@@ -136,7 +136,7 @@ class after_decisions:
 
 @dataclasses.dataclass(frozen=True)
 class VisitRequest:
-    """What is sent to the blocks to visit a part of their rows for one problem.
+    """The request to visit a part of the blocks' rows for one problem.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ def visit(
     -------
     BlockState
     dict
-        For each problem the change of v, and four numbers: the block's excess, the change of the
+        For each problem, the change of v and four numbers: the block's excess, the change of the
         bias, the estimate of the gap, and the change of the weighted sum of the dual variables.
     """
     first = next(iter(requests.values()))
@@ -210,7 +210,7 @@ def _visited(
 
 
 class _BlockRows(MemoryDesign):
-    """The rows of a block, in whose states the visits' dual variables are."""
+    """The rows of a block; their states hold the dual variables of the visits."""
 
     def __init__(self, block: BlockState) -> None:
         super().__init__(block.problem, (), Plan(SDCA, SDCA), lambda k: self.states[k].a)
@@ -219,7 +219,7 @@ class _BlockRows(MemoryDesign):
     def linearize_with_hessians(
         self, points: Mapping[int, Point], after_steps: bool
     ) -> dict[int, Linearization]:
-        """Return linearizations that have the Hessians, not their diagonals."""
+        """Return linearizations with Hessians instead of their diagonals."""
         found = {}
         for k, point in points.items():
             state, losses, step_gap = rows.tangents(
@@ -234,7 +234,7 @@ class _BlockRows(MemoryDesign):
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A method of `Design`, as a function of a block; weights are answered as `SparseDelta`."""
+    """A method of `Design` as a function of a block; it answers weights as `SparseDelta`."""
 
     name: str
 

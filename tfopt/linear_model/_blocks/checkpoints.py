@@ -1,4 +1,4 @@
-"""Checkpoints of fits to blocks, which any executor may hold."""
+"""Checkpoints of fits to blocks, for any executor."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ __all__ = ["BlockFitCheckpoints", "checkpoints_of", "folder_of"]
 
 #: The number of the files' layout.
 LAYOUT = 4
-#: The parameters that a resumed fit may change: they say how and where its minimum is found, and
-#: not which it is. (The seed is compared apart.)
+#: The parameters that a resumed fit may change: they affect how and where the minimum is found, but
+#: not the minimum. (The seed is compared separately.)
 _FREE = {
     *("max_iter", "max_time", "tol", "random_state", "warm_start", "verbose", "callback"),
     *("checkpoint", "checkpoint_every", "n_jobs", "keep_duals"),
-    *("solver", "adaptive", "num_loss_partitions"),  # which do not apply to blocks
+    *("solver", "adaptive", "num_loss_partitions"),  # these do not apply to blocks
 }
 
 
 class BlockFitCheckpoints:
-    """The checkpoints of a fit to blocks, in a folder or what fsspec makes look like one.
+    """The checkpoints of a fit to blocks, in a folder or a place that fsspec can open as one.
 
-    Each worker writes its blocks, under new names for each checkpoint; then the client replaces the
-    manifest, which lists them. So an interrupted save leaves the last checkpoint intact.
+    For each checkpoint, the workers write their blocks under new names; then the client replaces
+    the manifest that lists the names. So an interrupted save leaves the last checkpoint intact.
 
     Parameters
     ----------
     path : str or None
         None: no checkpoints are saved.
     every : int
-        Iterations from one checkpoint to the next.
+        The number of iterations from one checkpoint to the next.
     resume : str or None
         The folder of a checkpoint to resume from.
     options : Parameters
@@ -52,7 +52,7 @@ class BlockFitCheckpoints:
     def start(
         self, minimization: Minimization, visits: BlockVisits, totals: list[list[float]]
     ) -> None:
-        """Resume from a checkpoint, if asked to."""
+        """Resume from a checkpoint if `resume` is set."""
         self._minimization, self._visits = minimization, visits
         executor, first = visits.design.executor, visits.ascents[0]
         self.identity |= {
@@ -73,7 +73,7 @@ class BlockFitCheckpoints:
         self.reached = max(self.reached, minimization.n_iter)
 
     def after_iteration(self, number: int) -> None:
-        """Save a checkpoint after an iteration, if it is time."""
+        """Save a checkpoint after an iteration if one is due."""
         self.reached = max(self.reached, number)
         if self.path is None or number % self.every:
             return
@@ -96,12 +96,12 @@ class BlockFitCheckpoints:
 def checkpoints_of(
     estimator: Any, path: str | None, every: int, resume: str | None, options: Parameters
 ) -> tuple[BlockFitCheckpoints, Parameters]:
-    """Return the checkpoints of a fit, and its parameters, with the seed of the one resumed.
+    """Return the checkpoints of a fit, and its parameters with the seed of a resumed checkpoint.
 
     Raises
     ------
     CheckpointError
-        If there is none to resume from.
+        If there is no checkpoint to resume from.
     """
     if path is not None:
         check_count("checkpoint_every", every, 1)
@@ -116,14 +116,14 @@ def checkpoints_of(
 
 
 def _storable(value: Any) -> Any:
-    """Return an option as checkpoints store it: the factors of classes by the labels' text."""
+    """Return an option as checkpoints store it: class weights have the text of labels as keys."""
     if isinstance(value, dict):
         return sorted([str(label), float(factor)] for label, factor in value.items())
     return value
 
 
 def folder_of(path: str | None, value: float) -> str | None:
-    """Return the folder, in another, of a fit with one of several values of a parameter."""
+    """Return the subfolder for a fit with one of several values of a parameter."""
     return None if path is None else f"{path}/{value:g}"
 
 

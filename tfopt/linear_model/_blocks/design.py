@@ -26,9 +26,9 @@ __all__ = ["BlockDesign"]
 class BlockDesign(Design):
     """Rows in blocks.
 
-    States change in two phases: blocks visit rows and compute certificates; then it is decided
-    which share of the visits' changes is accepted, and which certificate is the best. The next
-    request to each block tells it so.
+    States change in two phases. First, blocks visit rows and compute certificates. Then the share
+    of the visits' changes to accept is decided, and whether the certificate is the best. The next
+    request to each block carries these decisions.
 
     Parameters
     ----------
@@ -52,16 +52,16 @@ class BlockDesign(Design):
         problems: Sequence[int] | Mapping[int, Any],
         numbers: Sequence[int] | None = None,
     ) -> Any:
-        """Apply a function of blocks.py to all blocks, or some, and return the sum of answers.
+        """Apply a function of blocks.py to all blocks or some, and return the sum of the answers.
 
         Parameters
         ----------
         function : callable
         requests : object
         problems : sequence of int
-            About which the blocks are told what was decided.
+            The problems whose decisions the blocks receive.
         numbers : sequence of int, optional
-            Of the blocks.
+            The numbers of the blocks; all by default.
         """
         numbers = range(self.executor.n_blocks) if numbers is None else numbers
         decisions = self.take_decisions(problems, numbers)
@@ -144,6 +144,6 @@ class BlockDesign(Design):
         return dict(self._call("apply", requests)) if requests else {}
 
     def last_decisions(self) -> dict[int, Decision]:
-        """Return what `collect_duals` is to tell the blocks."""
+        """Return the decisions that `collect_duals` passes to the blocks."""
         n_problems = len(self._damping)
         return self.take_decisions(range(n_problems), range(self.executor.n_blocks))

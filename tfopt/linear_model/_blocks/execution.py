@@ -1,4 +1,4 @@
-"""Executors: they hold blocks of samples in threads or processes, and apply functions to them."""
+"""Executors, which hold blocks of samples in threads or processes and apply functions to them."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ __all__ = [
     "root_of",
 ]
 
-#: How many times workers may be lost without progress in between.
+#: The number of losses of workers, without progress in between, after which an attempt fails.
 MAX_WORKER_LOSSES = 5
 _T = TypeVar("_T")
 
 
 class WorkerLostError(RuntimeError):
-    """A block, or its current state, was lost with a worker."""
+    """A block or its current state was lost with a worker."""
 
 
 def recovered(attempt: Callable[[], _T], reached: Callable[[], int] = lambda: 0) -> _T:
-    """Return what an attempt returns, which is repeated if workers are lost.
+    """Return the result of an attempt, which is repeated if workers are lost.
 
     Parameters
     ----------
     attempt : callable
-        It begins by `Executor.persist`.
+        It must begin with `Executor.persist`.
     reached : callable
-        Returns how far attempts have come.
+        Returns a number that grows with the progress of attempts.
 
     Raises
     ------
@@ -67,11 +67,11 @@ def recovered(attempt: Callable[[], _T], reached: Callable[[], int] = lambda: 0)
 
 
 class Executor(abc.ABC):
-    """Holds blocks, applies functions to them where they are, and adds up the answers.
+    """Holds blocks, applies functions to them in place, and adds up the answers.
 
     The answers are added in a binary tree over the numbers of the blocks, so the sum has the same
     bits for all executors. An engine defines `persist` and `map_reduce`; functions, requests and
-    answers can be pickled.
+    answers must be picklable.
 
     Attributes
     ----------
@@ -89,19 +89,21 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def persist(self, function: Callable[..., Any], sources: Sequence[tuple[Any, ...]]) -> None:
-        """Hold the values of a function as blocks, each made where it stays; forget earlier ones.
+        """Hold the results of a function as blocks, each computed where it stays.
+
+        Blocks that were held before are forgotten.
 
         Parameters
         ----------
         function : callable
             Called with the number of each block and its source.
         sources : sequence of tuple
-            Further arguments for each block, or what the engine has in their place.
+            Further arguments for each block, or the engine's handles of them.
 
         Raises
         ------
         Exception
-            What the function raises; if it refuses several blocks, the error of the first one.
+            The error of the function; if it fails for several blocks, that of the first one.
         """
 
     @abc.abstractmethod
@@ -111,27 +113,27 @@ class Executor(abc.ABC):
         request: Any,
         numbers: Sequence[int] | None = None,
     ) -> Any:
-        """Apply a function to all blocks, or some, and return the `tree_reduce` of their answers.
+        """Apply a function to all blocks or some, and return the `tree_reduce` of their answers.
 
         Parameters
         ----------
         function : callable
-            Returns the next state of a block, which replaces it, and an answer, given the block and
-            the request.
+            Takes a block and the request; returns the next state, which replaces the block, and an
+            answer.
         request : object
         numbers : sequence of int, optional
-            Of the blocks; all by default.
+            The numbers of the blocks; all by default.
         """
 
     def map(self, function: Callable[[Any, Any], Any], request: Any) -> list[Any]:
-        """Return the values of a function of each block and a request."""
+        """Return the results of a function of each block and a request, in the blocks' order."""
         values: list[Any] = self.map_reduce(_Listed(function), request)
         return values
 
 
 @dataclass(frozen=True)
 class _Listed:
-    """A function of blocks as `map_reduce` takes it; the sum of its answers is their list."""
+    """A function for `map_reduce`; the sum of its answers is the list of results."""
 
     function: Callable[[Any, Any], Any]
 
@@ -149,16 +151,16 @@ class BlockHolder:
     Parameters
     ----------
     threads : WorkerThreads, optional
-        They apply functions to several blocks at once.
+        Threads that apply functions to several blocks at once.
     """
 
     def __init__(self, threads: WorkerThreads | None = None) -> None:
         self._blocks: dict[int, Any] = {}
-        # to hand a small block to another thread takes longer than to visit it
+        # handing a small block to another thread takes longer than a visit of it
         self._apply: Callable[..., Any] = map if threads is None else threads.map
 
     def load(self, sources: Mapping[int, tuple[Any, ...]], function: Callable[..., Any]) -> None:
-        """Make blocks of sources, by number."""
+        """Make blocks from sources, by their numbers."""
         self._blocks = {}  # before others need memory
         self._blocks = {number: function(number, *source) for number, source in sources.items()}
 
@@ -169,7 +171,7 @@ class BlockHolder:
         request: Any,
         n_places: int,
     ) -> Nodes:
-        """Replace blocks by their next states, and return partial sums of the answers.
+        """Replace blocks with their next states, and return partial sums of the answers.
 
         Parameters
         ----------
@@ -189,14 +191,14 @@ class BlockHolder:
         return reduce_nodes(answers, n_places)
 
     def answer(self, method: str, share: Any, *arguments: Any) -> bytes:
-        """Return what a method returns or raises, as `answered` does."""
+        """Call a method, and return its result or error as `answered` does."""
         return answered(lambda: getattr(self, method)(share, *arguments))
 
 
 def answered(function: Callable[[], Any]) -> bytes:
-    """Return, pickled, whether a function succeeded, and what it returned or raised.
+    """Call a function; return, pickled, whether it succeeded, and its result or error.
 
-    Of an error that cannot be pickled, or not be loaded again, the text is returned.
+    An error that cannot be pickled or loaded again is replaced by one with its text.
     """
     try:
         return pickle.dumps((True, function()), protocol=5)
@@ -210,14 +212,14 @@ def answered(function: Callable[[], Any]) -> bytes:
 
 
 def root_of(parts: Sequence[Nodes], n_places: int) -> Any:
-    """Return the sum of all answers, given partial sums of all of them."""
+    """Return the sum of all answers, given partial sums that cover them."""
     nodes = {node: value for part in parts for node, value in part.items()}
     (root,) = reduce_nodes(nodes, n_places).values()
     return root
 
 
 class ThreadExecutor(Executor):
-    """An executor whose blocks are in this process, and which uses its threads.
+    """An executor with blocks and threads in this process.
 
     Parameters
     ----------
@@ -249,9 +251,9 @@ class ThreadExecutor(Executor):
 
 
 class RemoteExecutor(Executor):
-    """An executor whose blocks are in several processes, each with a `BlockHolder`.
+    """An executor with blocks in several processes, each with a `BlockHolder`.
 
-    Neighbouring blocks are in one process, so that mostly sums are sent. An engine defines
+    Neighbouring blocks are in one process, which sends sums of their answers. An engine defines
     `n_workers` and `ask`.
 
     Attributes
@@ -270,7 +272,7 @@ class RemoteExecutor(Executor):
 
     @abc.abstractmethod
     def ask(self, method: str, shares: Sequence[Any], arguments: tuple[Any, ...]) -> list[bytes]:
-        """Return what `BlockHolder.answer` returns to each worker's share and the arguments."""
+        """Call `BlockHolder.answer` of each worker with its share; return the pickled answers."""
 
     def persist(self, function: Callable[..., Any], sources: Sequence[tuple[Any, ...]]) -> None:
         self.n_blocks = len(sources)
@@ -304,10 +306,10 @@ class RemoteExecutor(Executor):
 
 
 class ProcessExecutor(RemoteExecutor):
-    """An executor whose blocks are in processes that it starts on this machine.
+    """An executor with blocks in processes that it starts on this machine.
 
-    As always with `multiprocessing`, a script that starts processes does so below
-    ``if __name__ == "__main__":``. If a process dies, all end, and a RuntimeError says so.
+    As always with `multiprocessing`, a script must start processes below
+    ``if __name__ == "__main__":``. If a process dies, all end, and a RuntimeError is raised.
 
     Parameters
     ----------
@@ -347,7 +349,7 @@ class ProcessExecutor(RemoteExecutor):
                 pipe.send_bytes(common)
             return [pipe.recv_bytes() for pipe in self._pipes]
         except BaseException as error:
-            self.__exit__()  # answers that were not received would be taken for the next ones
+            self.__exit__()  # pending answers would be mistaken for those to the next request
             if isinstance(error, (EOFError, ConnectionError)):
                 raise WorkerLostError(
                     "a process of this executor died, and its blocks with it: make another executor"
@@ -357,7 +359,7 @@ class ProcessExecutor(RemoteExecutor):
 
 def _serve(pipe: Any) -> None:
     """Answer requests until the other side ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent, which gets it, too, ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it, too, and ends this process
     holder = BlockHolder()
     while True:
         try:

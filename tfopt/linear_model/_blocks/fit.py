@@ -68,7 +68,7 @@ class ClassCounts:
 
 @dataclasses.dataclass(frozen=True)
 class TargetEncoding:
-    """How labels are encoded as targets, given those of all blocks.
+    """The encoding of labels as targets, given the labels of all blocks.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class TargetEncoding:
     weights : ndarray or None
         The class weights: factors of the sample weights.
     positive : tuple of int
-        For each problem, the class that is separated from the rest.
+        For each problem, the index of the class that is separated from the rest.
     biases : tuple of float
         For each problem, an initial guess of the intercept.
     """
@@ -173,10 +173,10 @@ def fit_blocks(
     executor : Executor
         Its blocks are BlockInput.
     problem : Problem
-        Without rows, and without a number of weights.
+        The problem without rows, and without a number of weights.
     options : Parameters
     collect : callable, optional
-        The method of the executor that returns the dual variables of the blocks; None: they are not
+        The executor's method that returns the dual variables of the blocks; None if they are not
         needed.
     checkpoints : BlockFitCheckpoints, optional
         Saves the state after some iterations, and restores it.
@@ -229,7 +229,7 @@ def fit_blocks(
 
 
 def _agreed_shape(shapes: dict[int, tuple[int, int]]) -> tuple[tuple[int, ...], int]:
-    """Return the numbers of rows and the number of features, which must be equal in all blocks."""
+    """Return the blocks' numbers of rows and the number of features, equal in all blocks."""
     n_features = shapes[0][1]
     for number, (_, width) in sorted(shapes.items()):
         if width != n_features:

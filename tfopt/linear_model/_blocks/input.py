@@ -35,7 +35,7 @@ class BlockInput:
     names : tuple of str, or None
         The names of the features, if they have any.
     factor : ndarray, shape (n_rows,), or float
-        With an offset, what the dual variables of y are multiplied by to be those of the targets.
+        With an offset, the factor that converts dual variables of y to those of the targets.
     """
 
     number: int
@@ -60,10 +60,10 @@ def load_block(
     y : array or Series, shape (n_rows,)
     weight : array or Series, shape (n_rows,), or None
     offset : array or Series, shape (n_rows,), or float, or None
-        Of regression: other targets and weights stand for it.
+        For regression; it is put into the targets and weights.
     duals : ndarray or None
     phi : PointwiseLoss
-        Labels of classes need not be numbers.
+        For classification, labels need not be numbers.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _as_features(X: Any) -> Any:
 
 
 def _not_finite(X: Any) -> np.ndarray:
-    """Return which rows have a number that is not finite."""
+    """Return a mask of the rows that have a number that is not finite."""
     bad = np.zeros(X.shape[0], bool)
     if sparse.issparse(X):
         places = np.flatnonzero(~np.isfinite(X.data))
@@ -159,7 +159,7 @@ def _feature_names(X: Any) -> tuple[str, ...] | None:
 
 @dataclasses.dataclass(frozen=True)
 class FirstBlocks:
-    """The feature names that occur in blocks, or None, each with its first block."""
+    """The lists of feature names (or None) that occur in blocks, each with its first block."""
 
     by_names: dict[tuple[str, ...] | None, int]
 
@@ -173,7 +173,7 @@ class FirstBlocks:
 
 
 def common_feature_names(first_blocks: FirstBlocks) -> tuple[str, ...] | None:
-    """Return the feature names, which must be the same in all blocks.
+    """Return the feature names, which must be equal in all blocks.
 
     Raises
     ------
@@ -201,7 +201,7 @@ def common_feature_names(first_blocks: FirstBlocks) -> tuple[str, ...] | None:
 
 
 def set_feature_names(model: Any, names: tuple[str, ...] | None) -> None:
-    """Set `feature_names_in_` of a fitted model, or delete that of an earlier fit."""
+    """Set `feature_names_in_` of a fitted model, or delete it if there are no names."""
     if names is not None:
         model.feature_names_in_ = np.array(names, object)
     elif hasattr(model, "feature_names_in_"):
