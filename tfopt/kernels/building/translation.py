@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from building import reuse  # as setup.py imports this folder
 from Cython.Build import cythonize
-
-from . import reuse
 
 __all__ = ["translate"]
 
