@@ -13,6 +13,7 @@ from tfopt.core.workspace import Workspace
 from tfopt.errors import IndexOutOfRangeError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.adjustments import set_bounds, set_scales
+from tfopt.kernels.update.checks import dense_call
 from tfopt.kernels.update.dense import run
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.rules import RULES
@@ -76,6 +77,20 @@ def test_equal_indices_are_stepped_in_order(name: str, threads: int) -> None:
         run(call_of(name, [*theirs, grad[part]], ids[part]))
     for a, b in zip(ours, theirs, strict=True):
         assert_same_bits(a, b, name)
+
+
+@pytest.mark.sampled_whole
+@pytest.mark.parametrize("name", [name for name in NAMES if not RULE[name].rows])
+def test_distinct_rows_are_stepped_as_a_whole_array_is(name: str) -> None:
+    """By the rule's dense step, which is another loop, if rows have no formula of their own."""
+    ids = np.random.default_rng(8).permutation(ROWS)[:MANY]
+    ours, grad = tables_of(name, "f4"), gradient("f4")
+    whole = [table[ids] for table in ours]
+    run(call_of(name, [*ours, grad], ids))
+    hypers = tuple(ordinary_hypers(RULE[name])[hyper] for hyper in RULE[name].hypers)
+    run(dense_call(kernels[name], (*whole, grad), hypers, 0, 0.5))
+    for a, b in zip(ours, whole, strict=True):
+        assert_same_bits(a[ids], b, name)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
