@@ -175,7 +175,7 @@ MANY: list[Refused] = [
           "complex64": "dtype must be one of", "no such": "must be a float dtype, not 'no such'",
       }.items()),
     ("a float64 norm into float32",
-     lambda a: tfopt.global_norm([a], out=np.zeros((), "f4"), dtype="float64"), INVALID, "out"),
+     lambda a: tfopt.global_norm([a], out=np.zeros((), "f4"), dtype="float64"), TYPE, "out"),
     ("ints", lambda a: tfopt.global_norm([[1, 2]]), TYPE,
      f"Value for attr 'T' of int32 is not in the list of allowed values: {ALLOWED}"),
     *((f"{dtype} arrays", lambda a, d=dtype: tfopt.global_norm([a.astype(d)] * 2), TYPE, message)
