@@ -114,6 +114,13 @@ def test_a_member_that_is_skipped_might_as_well_be_absent() -> None:
     assert bad.tolist() == [False, False, True, False]
 
 
+class OnAGpu:
+    """An array in a device's memory."""
+
+    __cuda_array_interface__: dict[str, Any] = {"shape": (3, 4), "typestr": "<f8", "version": 3}
+    shape, dtype = (3, 4), np.dtype(float)
+
+
 REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "no members": (lambda m: (m[:0],), InvalidArgumentError, "at least one structure"),
     "an iterator": (lambda m: (iter(m),), InvalidArgumentError, "list or tuple"),
@@ -139,6 +146,11 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         lambda m: ([{**e, "w": tfopt.IndexedSlices(e["w"], [0, 1, 2])} for e in m],),
         InvalidTypeError,
         "dense arrays",
+    ),
+    "a GPU": (
+        lambda m: ([{**each, "w": OnAGpu()} for each in m],),
+        InvalidTypeError,
+        "dense arrays on the host",
     ),
 }
 
