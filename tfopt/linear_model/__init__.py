@@ -2,12 +2,12 @@
 
 `LinearClassifier` and `LinearRegressor` minimize a regularized loss by stochastic dual coordinate
 ascent or Newton's method, and bound the distance from the minimum by the duality gap. `sdca_path`
-fits them for many penalties; `LinearClassifierCV` and `LinearRegressorCV` choose among these. The
-names with SDCA, of earlier versions, are the same classes.
+fits them for many penalties; `LinearClassifierCV` and `LinearRegressorCV` choose a penalty. The
+names with SDCA are names of the same classes in earlier versions.
 `FTRLClassifier` and `FTRLRegressor` learn online, by FTRL-Proximal; `ftrl_parameters` converts the
 hyperparameters of other programs to theirs. `to_json` and `from_json` export and import models.
 `fit_blocks` fits samples in blocks that an `Executor` holds, in threads, processes or elsewhere.
-`save_model` and `load_model` exchange them with the command line.
+`save_model` and `load_model` exchange models with the command line.
 """
 
 try:
@@ -40,7 +40,7 @@ from tfopt.linear_model.model_json import from_json, to_json
 from tfopt.linear_model.paths import SDCAPath, sdca_path
 from tfopt.linear_model.regressor import LinearRegressor, SDCARegressor
 
-#: Earlier names of modules, which pickles have.
+#: Earlier names of modules, for old pickles.
 sys.modules[f"{__name__}.sdca_classifier"] = classifier
 sys.modules[f"{__name__}.sdca_regressor"] = regressor
 

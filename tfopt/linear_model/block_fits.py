@@ -1,4 +1,4 @@
-"""Fits of SDCA estimators to samples in blocks, which any executor may hold."""
+"""Fits of SDCA estimators to samples in blocks, held by any executor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfopt.linear_model._fit.fit import FitResult
 from tfopt.linear_model.estimator import SDCAEstimator
 from tfopt.linear_model.loss_record import PointwiseLoss
 
-#: Where to save, after how many epochs, and where to continue from.
+#: The folder to save to, the number of epochs between checkpoints, and the folder to resume from.
 _Saving: TypeAlias = tuple[str | None, int, str | None]
 
 __all__ = ["fit_blocks", "fit_partitions"]
@@ -34,37 +34,37 @@ def fit_blocks(
     checkpoint_every: int = 10,
     resume: str | None = None,
 ) -> Any:
-    """Fit an estimator to samples in blocks, each of which stays where an executor holds it.
+    """Fit an estimator to samples in blocks, without moving them from where an executor holds them.
 
     Parameters
     ----------
     model : LinearClassifier or LinearRegressor
-        With ``solver="auto"``, ``adaptive=False`` and ``num_loss_partitions=None``: the blocks are
-        the partitions. `n_jobs` is for the default executor.
+        The options must be ``solver="auto"``, ``adaptive=False`` and ``num_loss_partitions=None``:
+        the blocks are the partitions. `n_jobs` only affects the default executor.
     blocks : sequence
-        Each is a tuple (X, y), (X, y, sample_weight) or (X, y, sample_weight, offset), the last two
-        of which may be None, or a function without arguments that returns one and is called where
-        the block is held, or what an engine has in place of one: an ``ObjectRef`` of Ray's, for
-        instance. X is an array, a data frame or a sparse matrix; float64 and float32, C-ordered or
-        CSR, are not converted. An offset is that of `LinearRegressor.fit`.
+        Each block is a tuple (X, y), (X, y, sample_weight) or (X, y, sample_weight, offset), where
+        the last two may be None; or a function without arguments that returns such a tuple and is
+        called where the block is held; or the engine's handle of such a tuple, for instance an
+        ``ObjectRef`` of Ray. X is an array, a data frame or a sparse matrix; float64 and float32,
+        C-ordered or CSR, are not converted. For the offset, see `LinearRegressor.fit`.
     executor : Executor, optional
-        Threads of this process by default. It holds the blocks until it is used for another fit or
-        its ``with`` block ends, and is for one fit at a time.
+        By default, threads of this process. It holds the blocks until it is used for another fit or
+        its ``with`` block ends. It can serve one fit at a time.
     checkpoint : str, optional
-        A folder, or a URL that fsspec understands, to which this process and those that hold blocks
-        can write; of several quantiles each has a folder in it. A previous checkpoint in it is
-        replaced.
+        A folder, or a URL that fsspec understands, to which this process and all processes that
+        hold blocks can write. A previous checkpoint in it is replaced. Each of several quantiles
+        has a folder inside.
     checkpoint_every : int, default=10
         The number of epochs between checkpoints.
     resume : str, optional
-        The folder of a checkpoint to continue from, of a fit with the same data and options, by any
-        executor or by `tfopt.dask`. If `random_state` is not an integer, the seed of the checkpoint
-        is used.
+        The checkpoint folder of a fit with the same data and options, to continue it. Any executor
+        or `tfopt.dask` may have written it. If `random_state` is not an integer, the seed of the
+        checkpoint is used.
 
     Returns
     -------
     LinearClassifier or LinearRegressor
-        The model, with the same bits for all executors: those of `fit` with
+        The model. Its bits are the same for all executors, and for `fit` with
         ``num_loss_partitions=[rows of each block]``.
 
     Raises
@@ -72,14 +72,14 @@ def fit_blocks(
     TypeError
         If the model is not one of those estimators, or a block is not such a tuple.
     CheckpointError
-        If there is no checkpoint to continue from, or it is one of another fit.
+        If there is no checkpoint to continue from, or it belongs to another fit.
     ValueError
-        If there are no blocks, an option does not apply, or data are invalid: the message names the
+        If there are no blocks, an option does not apply, or data are invalid. The message names the
         block and, if possible, the row.
 
     See Also
     --------
-    tfopt.dask.LinearClassifier : Loads the blocks of lost workers again.
+    tfopt.dask.LinearClassifier : Reloads the blocks of lost workers.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def fit_partitions(model: Any, X: Any, y: np.ndarray, weights: np.ndarray) -> No
             f"{ends[-1] if ends.size else 0}"
         )
     starts = (ends - model.num_loss_partitions).tolist()
-    is_warm = model._is_warm and hasattr(model, "dual_coef_")  # without them the fit is refused
+    is_warm = model._is_warm and hasattr(model, "dual_coef_")  # otherwise the fit is refused
     duals = np.atleast_2d(model.dual_coef_) if is_warm else None
     blocks = [
         (X[i:j], y[i:j], weights[i:j], duals if duals is None else duals[:, i:j])
@@ -153,7 +153,7 @@ def _fit_on(
     sources: list[tuple[Any, ...]],
     saving: _Saving,
 ) -> FitResult:
-    """Solve the problems in blocks, which an executor loads from sources."""
+    """Solve the problems in blocks that an executor loads from sources."""
     with model._solver_options() as options:
         checkpoints, options = checkpoints_of(model, *saving, options)
         executor.persist(load, sources)
@@ -181,7 +181,7 @@ def _fit(model: Any, blocks: list[Any], executor: Executor | None, saving: _Savi
 
 
 def _duals_of(model: Any, n_blocks: int) -> list[Any]:
-    """Return the dual variables to start from, of each block, or None for each."""
+    """Return the initial dual variables of each block, or None for each."""
     if not model._is_warm:
         return [None] * n_blocks
     lengths = getattr(model, "_block_lengths", ())

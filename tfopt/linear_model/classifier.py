@@ -40,43 +40,45 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     r"""Logistic regression and support vector machines with a certified duality gap.
 
     More than two classes are fitted one-versus-rest, each with its own weights, and `predict_proba`
-    scales the classes' probabilities to a sum of 1; but ``loss="multinomial"`` fits all classes as
+    scales the classes' probabilities to a sum of 1. Only ``loss="multinomial"`` fits all classes as
     one problem, as scikit-learn's `LogisticRegression` does.
 
     Minimizes, over w and b,
 
     .. math:: \sum_i c_i\, \phi(y_i (x_i \cdot w + b)) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
-    by stochastic dual coordinate ascent [1]_ [2]_, and by Newton's method or, for the hinge, an
-    interior-point method if that is faster. The minimum is at most `dual_gap_` below
-    `objective_`: the dual variables in `dual_coef_` prove it.
+    by stochastic dual coordinate ascent [1]_ [2]_, or if that is faster, by Newton's method or, for
+    the hinge loss, an interior-point method. The minimum is at most `dual_gap_` below `objective_`:
+    the dual variables in `dual_coef_` prove it.
 
     Parameters
     ----------
     loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge", "multinomial"}, default="logistic"
-        "hinge" is max(0, 1 - y z), and "squared_hinge" its square, as of liblinear's ``-s 2``.
+        "hinge" is max(0, 1 - y z), and "squared_hinge" its square, as in liblinear's ``-s 2``.
         "multinomial" is the cross-entropy of the softmax of all classes' scores, minimized by
         Newton's method, with l1 by coordinate descent; for two classes it is "logistic".
     l1 : float, default=0.0
-        Penalty on the scale of the *sum* of losses, as in TensorFlow. The smaller l2 is in
-        relation to it, the more epochs a fit takes.
+        Penalty on the scale of the *sum* of losses, as in TensorFlow. The smaller the ratio of l2
+        to l1, the more epochs a fit takes.
     l2 : float, optional
-        On the same scale, by default 1: a larger one is a stronger penalty. 0 needs l1 above 0, and
-        for the hinge at most 5000 features; or, without any penalty, the logistic loss, at most
-        5000 features that do not depend on each other, and classes that no line separates.
+        Penalty on the same scale, by default 1; a larger one is stronger. l2 = 0 requires l1 above
+        0, and for the hinge loss at most 5000 features. Without any penalty, it requires the
+        logistic loss, at most 5000 features, which must be linearly independent, and classes that
+        no hyperplane separates.
     C : float, optional
-        1 / l2, to be given instead of l2: a larger one is a weaker penalty, as of scikit-learn's
+        1 / l2, as an alternative to l2: a larger one is a weaker penalty, as in scikit-learn's
         ``LogisticRegression(C)``.
     penalty_factor : sequence of float, optional
-        A factor of each feature's l1 and l2, as glmnet's ``penalty.factor`` (but not rescaled): 0
-        leaves a weight without any penalty. With l1=0 and no 0 they are for every loss and solver,
-        on a scaled copy of X; otherwise for coordinate descent of smooth losses, and the
-        interior-point method of the hinge. Not in blocks.
+        A factor of l1 and l2 for each feature, as in glmnet's ``penalty.factor`` (but not
+        rescaled). A factor of 0 leaves a weight unpenalized. With l1 = 0 and no factor of 0, every
+        loss and solver accepts factors, with a scaled copy of X. Otherwise they need coordinate
+        descent with a smooth loss, or the interior-point method with the hinge loss. Not for fixed
+        blocks.
     positive : bool, default=False
-        Whether no weight may be negative, as of scikit-learn's ``Lasso(positive=True)``: of all
-        losses but "multinomial", by the same solvers; l1 and l2 may both be 0.
+        Whether weights must be nonnegative, as in scikit-learn's ``Lasso(positive=True)``. Takes
+        all losses except "multinomial", and the same solvers; l1 and l2 may both be 0.
     gamma : float, default=1.0
-        The width of the quadratic part of the smooth hinge; other losses have none.
+        The width of the quadratic part of the smooth hinge; other losses do not use it.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalized.
     class_weight : dict or "balanced", optional
@@ -85,57 +87,58 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
     solver : {"auto", "sdca", "newton-cholesky", "newton-cg", "cd", "interior-point"}
         "sdca" uses dual coordinate ascent only. Newton's method, with its linear systems solved by
         Cholesky factorization or by conjugate gradients, needs l1 = 0; coordinate descent ("cd")
-        takes any l1. Neither takes the hinge loss: use "interior-point" for it. "auto",
-        the default, uses the solver that is expected to do the least work until the gap is within
-        `tol`; if that is uncertain, it runs a few epochs of dual coordinate ascent first, and then
-        decides. `history_` has the reasons. Fixed blocks need "auto".
+        takes any l1. Neither takes the hinge loss: use "interior-point" for it. "auto", the
+        default, uses the solver that is expected to reach `tol` with the least work; if that is
+        uncertain, it first runs a few epochs of dual coordinate ascent and then decides. `history_`
+        has the reasons. Fixed blocks need "auto".
     adaptive : bool, default=False
         Sample with probabilities proportional to the dual residuals [3]_.
     num_loss_partitions : int or sequence of int, optional
-        The number of partitions of the samples that are visited in parallel. The default depends
-        on the size of the data, never on the number of threads, because the result depends on it.
-        A sequence gives the sizes of fixed blocks of consecutive rows instead. The same blocks on
-        a cluster give the same bits: see `tfopt.dask`.
+        The number of partitions of the samples that are visited in parallel. The result depends on
+        it, so the default depends on the size of the data, never on the number of threads. A
+        sequence gives the sizes of fixed blocks of consecutive rows instead. The same blocks on a
+        cluster give the same bits; see `tfopt.dask`.
     max_iter : int, default=1000
         The largest number of epochs and steps.
     max_time : float, optional
-        The largest number of seconds to solve for. After that, a fit ends with the next
+        The largest time of the solver, in seconds. After that, a fit ends with the next
         certificate, at most one iteration later, and with a warning if the gap is above tol.
     tol : float, optional
-        The duality gap to stop at, relative to the objective. By default it is 1e-4, and small
-        problems are solved further, to the last digits, if that takes about a millisecond: the
-        result then does not depend on the order of the samples, and a sample of weight 2 counts as
-        two equal samples. (But not if `num_loss_partitions` is a sequence.)
+        The duality gap to stop at, relative to the objective. The default is 1e-4; then small
+        problems are solved further, to the last digits, if that takes about a millisecond. Their
+        results do not depend on the order of the samples, and a sample of weight 2 counts as two
+        equal samples. (This does not apply if `num_loss_partitions` is a sequence.)
     n_jobs : int, optional
-        The number of threads, as in scikit-learn: None is 1, unless in a
-        `joblib.parallel_config`, and -1 is all. It is limited by
-        ``tfopt.threads.get_num_threads()``. The result does not depend on it.
+        The number of threads, as in scikit-learn: None means 1 unless `joblib.parallel_config` sets
+        another number, and -1 means all. ``tfopt.threads.get_num_threads()`` is an upper limit. The
+        result does not depend on it.
     random_state : int, RandomState or None, default=0
-        Determines the order of visits.
+        The seed of the order of visits.
     warm_start : bool, default=False
-        Start from the last fit, which must have had the same numbers of features and classes: from
-        its weights by Newton's method, or from its dual variables. The penalties may differ. For
-        other samples, or with ``keep_duals=False``, dual variables are those of the weights; the
-        hinge loss and fixed blocks need the same samples, in the same order.
+        Start from the last fit, which must have had the same numbers of features and classes:
+        Newton's method starts from its weights, coordinate ascent from its dual variables. The
+        penalties may differ. For other samples, or with ``keep_duals=False``, the dual variables
+        are computed from the weights; the hinge loss and fixed blocks need the same samples in the
+        same order.
     keep_duals : bool, default=True
-        Whether to keep `dual_coef_`, which takes a number for each sample and class.
+        Whether to keep `dual_coef_`, which has a number for each sample and class.
     verbose : bool, default=False
-        Show a progress bar, and why each solver begins or takes over; needs tqdm.
+        Show a progress bar, and the reason why each solver begins or takes over; needs tqdm.
     callback : callable, optional
         Called after each iteration with its record, as in `history_`. Calls do not overlap, but
-        those of several classes are interleaved. If it returns True, the fit ends: each class with
-        its next certificate, after one more iteration at most.
+        those of several classes are interleaved. If it returns True, the fit ends: each class stops
+        at its next certificate, after at most one more iteration.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
-        Those of the samples with weight: others count as if they were not there.
+        The classes of the samples with positive weight; other samples are ignored.
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
     dual_coef_ : ndarray of float64, shape (1, n_samples) or (n_classes, n_samples)
-        The dual variables, y times a number of [0, 1], or of at least 0 for the squared hinge;
-        their weighted sum is 0 if there is an intercept. It is absent with ``keep_duals=False``.
-        For the multinomial loss 1 or 0 for the class of the sample, minus a probability.
+        The dual variables: y times a number in [0, 1], or at least 0 for the squared hinge. With an
+        intercept their weighted sum is 0. For the multinomial loss, they are 1 for the class of the
+        sample and 0 for others, minus a probability. Absent with ``keep_duals=False``.
     objective_, dual_gap_ : ndarray of float64, shape (1,) or (n_classes,)
         The minimum is between ``objective_ - dual_gap_`` and ``objective_``.
     n_iter_ : ndarray of int, shape (1,) or (n_classes,)
@@ -148,13 +151,13 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         The solver of each problem's last iteration.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        If X had feature names.
+        The feature names, if X had some.
 
     Raises
     ------
     ValueError
-        For an option out of its range, data that are not finite or do not fit, negative weights,
-        or fewer than two classes with weight.
+        If an option is out of its range, data are not finite or their shapes do not match, weights
+        are negative, or fewer than two classes have positive weight.
     NotFiniteError
         If numbers overflow, so that no result is finite. It is a ValueError, too.
         If `fit` raises, the last fit is unchanged.
@@ -221,9 +224,9 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
         offset : array, shape (n_samples,) or (n_samples, n_classes), or float, optional
-            A known number that is added to each sample's x . w + b, the logarithm of odds, in the
-            fit and to be given to `predict`, too; of more than two classes one for each. It is for
-            smooth losses, in memory, by Newton's method or coordinate descent.
+            A known number that is added to x . w + b of each sample, the logarithm of its odds;
+            with more than two classes, one for each class. Pass it to `predict`, too. It needs a
+            smooth loss, samples in memory, and Newton's method or coordinate descent.
 
         Returns
         -------
@@ -243,7 +246,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         return self
 
     def _check_offset(self) -> None:
-        """Refuse options beside an offset, of which epochs and blocks do not know."""
+        """Refuse an offset with options of epochs or blocks, which do not support it."""
         solvers = ["auto", *(name for name, needs in SOLVERS.items() if needs.takes_offset)]
         if self._phi.is_likelihood and self.l1 == 0 and self._is_plain:
             solvers.append(CHOLESKY)
@@ -266,7 +269,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         return X, y, check_weights(sample_weight, X)
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> Samples:
-        """Return checked samples with their classes as numbers."""
+        """Return the samples for the solvers, with labels of each class against the rest."""
         n_classes = self.classes_.size
         if n_classes == 2:
             codes = (y == self.classes_[1]).astype(np.intp)
@@ -286,7 +289,7 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
 
     @property
     def _is_multinomial(self) -> bool:
-        """Whether the classes are one problem."""
+        """Whether all classes are one problem."""
         return self._phi.is_joint and self.classes_.size > 2
 
     def _check_multinomial(self) -> None:
@@ -342,9 +345,9 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
                 self.coef_ *= fit.scale
 
     def _positive_classes(self, sums: np.ndarray) -> tuple[int, ...]:
-        """Return the number of the class that each problem separates from the rest.
+        """Return the index of the class that each problem separates from the rest.
 
-        `sums` are the total weights of the classes so far; those without any are left out.
+        `sums` are the total weights of the classes so far; classes without weight are left out.
         """
         present = np.flatnonzero(sums > 0)
         self.classes_ = self.classes_[present]
@@ -383,5 +386,5 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         return float(np.log(positive / negative))
 
 
-#: An earlier name, which pickles have.
+#: An earlier name, for old pickles.
 SDCAClassifier = LinearClassifier

@@ -37,14 +37,14 @@ class CoefficientsMixin:
         Returns
         -------
         pandas.DataFrame
-            A row for each feature, and a last one ``"intercept"``. A column for each class; one for
-            two classes, named after the second, and one named ``"coef"`` for regression, or
-            ``"y0"``, ``"y1"``, … for its targets.
+            A row for each feature, and a last row ``"intercept"``. Two classes have one column,
+            named after the second class; more classes have a column each. Regression has a column
+            ``"coef"``, or ``"y0"``, ``"y1"``, … for several targets.
 
         Raises
         ------
         InvalidArgumentError
-            For another number of names than of features.
+            If the number of names is not the number of features.
 
         Examples
         --------
@@ -75,9 +75,9 @@ class CoefficientsMixin:
         return pd.DataFrame(table, index=[*names, "intercept"], columns=columns)
 
     def sparsify(self) -> Any:
-        """Convert `coef_` to a CSR matrix, which takes less memory if most of it is 0.
+        """Convert `coef_` to a CSR matrix, which takes less memory if most coefficients are 0.
 
-        Predictions stay the same, but for rounding. A new `fit` makes `coef_` dense again.
+        Predictions stay the same, up to rounding. A new `fit` makes `coef_` dense again.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The best constant prediction of targets and its loss, from sums that blocks add up."""
+"""The best constant prediction of targets and its loss, from sums over blocks of rows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tfopt.linear_model.loss_record import PointwiseLoss, weighted_sum
 
 __all__ = ["Constant", "Counts"]
 
-#: With more distinct values than these, values are rounded until there are no more.
+#: The largest number of distinct values; values are rounded until there are no more.
 MOST_VALUES = 2**22
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """The weights of distinct values, for several kinds of rows; those of other rows are added.
+    """The weights of distinct values, for several kinds of rows; counts of blocks are added.
 
-    They are exact up to `MOST_VALUES` distinct values. Of more, values are rounded towards 0 to as
-    many bits as leave fewer, whatever the blocks that are added.
+    They are exact up to `MOST_VALUES` distinct values. If there are more, values are rounded
+    towards 0 to the largest number of bits that leaves no more; this does not depend on the blocks.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Counts:
         Ascending.
     weights : ndarray of float64, shape (n_kinds, n_values)
     rounded : int
-        How many bits of the values have been rounded off.
+        The number of bits of the values that were rounded off.
     """
 
     values: np.ndarray
@@ -56,7 +56,10 @@ class Counts:
         return Counts.of(values, weights, max(self.rounded, other.rounded))
 
     def area_under_curve(self) -> float | None:
-        """Return the share of pairs of rows of both kinds where the second kind has more."""
+        """Return the AUC: the share of pairs of both kinds where the second kind's value is larger.
+
+        Equal values count half.
+        """
         negative, positive = self.weights
         pairs = negative.sum() * positive.sum()
         below = np.cumsum(negative) - negative / 2
@@ -95,10 +98,10 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """The mean of targets, and what it loses as their prediction; those of other rows are added.
+    """The mean of targets and its loss as their prediction; those of blocks are added.
 
-    For losses whose best constant is the mean: then the loss of another constant is more by the
-    loss of that constant for the mean.
+    It is for losses whose best constant is the mean. The loss of another constant is then larger by
+    the loss of that constant for the mean.
     """
 
     phi: PointwiseLoss
@@ -108,7 +111,7 @@ class Constant:
 
     @classmethod
     def of(cls, phi: PointwiseLoss, y: np.ndarray, weights: np.ndarray) -> Constant:
-        """Return it for targets and their weights."""
+        """Return the mean and its loss for targets with weights."""
         y, weights = y[weights > 0], weights[weights > 0]
         if not y.size:
             return cls(phi, 0.0, 0.0, 0.0)
@@ -135,6 +138,6 @@ class Constant:
 
 
 def _beyond_mean(phi: PointwiseLoss, mean: float, y: np.ndarray) -> np.ndarray:
-    """Return what a mean loses as the prediction of targets, beyond what is inevitable."""
+    """Return the loss of a mean as the prediction of targets, above the least possible loss."""
     z = np.asarray(phi.initial_intercept(mean))
     return np.asarray(np.maximum(phi.value(z, y) - phi.least(y), 0.0))

@@ -23,13 +23,13 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
     ----------
     loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge", "multinomial"}, default="logistic"
     l2s : int or sequence of float, optional
-        The values of l2 to choose from, or how many of them between 1e4 and 1e-4; 10 unless there
-        are `l1s`: those of ``LogisticRegressionCV(Cs=10)`` are their inverses.
+        The values of l2 to choose from, or their number, between 1e4 and 1e-4. Without `l1s` it is
+        10 by default, the inverses of the values of ``LogisticRegressionCV(Cs=10)``.
     l1s : int or sequence of float, optional
-        The values of l1 to choose from, or how many of them from the largest useful one down, as of
+        The values of l1 to choose from, or their number, from the largest useful value down, as in
         ``LassoCV(alphas=100)``; see `sdca_path`. With `l2s`, all pairs are tried.
     l1, l2 : float, optional
-        The penalty that has no values: 0 and 1 by default.
+        The penalty that is not chosen; 0 and 1 by default.
     eps : float, optional
         The smallest l1 as a share of the largest, 1e-3 by default, if `l1s` is a number.
     penalty_factor, positive, gamma, fit_intercept, class_weight
@@ -37,15 +37,14 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 stratified folds by default.
     scoring : str or callable, optional
-        As in scikit-learn. By default minus the mean of the loss, summed over the classes where
-        each is separated from the rest: so it is not `score`, the accuracy. Sample weights count
-        in it; those of scikit-learn's metadata routing, if that is enabled. A score that is not
-        a number never wins.
+        As in scikit-learn. The default is the negative mean loss, summed over the classes if each
+        is separated from the rest; it is not `score`, the accuracy. It uses the sample weights, or
+        those of scikit-learn's metadata routing if that is enabled. A score of NaN never wins.
     refit : bool, default=True
         Whether to fit to all samples with the best penalty; otherwise the coefficients are the mean
-        of those of the folds.
+        of the folds' coefficients.
     solver, max_iter, max_time, tol, random_state
-        See `LinearClassifier`; `max_time` is that of each fit. On the path the tolerance is 1e-4 by
+        See `LinearClassifier`; `max_time` applies to each fit. On the path the tolerance is 1e-4 by
         default; solutions are not refined beyond it.
     n_jobs : int, optional
         The number of folds that are fitted at a time.
@@ -55,7 +54,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
     l1s_, l2s_ : ndarray of float64, shape (n_values,)
         The penalties to choose from.
     l1_, l2_ : float
-        The best ones; of equally good ones the strongest.
+        The best penalties; if several are equally good, the strongest.
     scores_ : ndarray of float64, shape (n_folds, n_values)
     classes_, coef_, intercept_
         See `LinearClassifier`.
@@ -69,7 +68,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
     InvalidArgumentError
         If a penalty is given twice; if no penalty has a score that is a number.
     ValueError
-        As of `LinearClassifier`.
+        As `LinearClassifier` does.
 
     Examples
     --------
@@ -172,8 +171,8 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
     cv : int, splitter or iterable, optional
         As in scikit-learn: 5 folds by default.
     scoring : str or callable, optional
-        As in scikit-learn. By default minus the mean of the loss, which is of each fold's samples
-        with their weights. (So it is not `score`, which is D².)
+        As in scikit-learn. The default is the negative weighted mean loss of each fold's samples.
+        (It is not `score`, which is D².)
 
     Attributes
     ----------
@@ -189,7 +188,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
     InvalidArgumentError
         If a penalty is given twice; if no penalty has a score that is a number.
     ValueError
-        As of `LinearRegressor`.
+        As `LinearRegressor` does.
 
     Examples
     --------
@@ -290,6 +289,6 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
         return self
 
 
-#: Earlier names, which pickles have.
+#: Earlier names, for old pickles.
 SDCAClassifierCV = LinearClassifierCV
 SDCARegressorCV = LinearRegressorCV

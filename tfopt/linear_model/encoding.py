@@ -1,7 +1,7 @@
-"""How columns of a table become features: text one-hot, missing values marked, dates as numbers.
+"""The encoding of a table's columns: text one-hot, missing values marked, dates as numbers.
 
-An encoding is made of facts about the rows of one block or several. It is plain data, so that a
-model file has it, and whatever reads the model encodes new rows as it did those of training.
+An encoding is made from facts about the rows of one block or several. It is plain data that a model
+file contains, so new rows are encoded as the training rows were.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tfopt.linear_model.table_facts import Facts, Kind, Table, median_of, pieces
 
 __all__ = ["Column", "Encoding", "make_encoding"]
 
-#: A text has a feature if it is in so many rows, or in this share of them if that is fewer.
+#: A text has a feature if it is in at least this number of rows, or in this share if that is less.
 FREQUENT_ROWS, FREQUENT_SHARE = 10, 0.01
-#: The most texts of a column that have a feature each.
+#: The largest number of texts of a column with a feature each.
 MOST_LEVELS = 1000
-#: The share of entries that are not 0 below which a matrix is sparse.
+#: A matrix is sparse if its share of nonzero entries is below this.
 SPARSE_BELOW = 0.25
 
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """How one column becomes features.
+    """The encoding of one column.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class Column:
     center, spread : float
         A number or time x becomes the feature (x - center) / spread.
     median : float or None
-        What stands for a missing number or time; None if none was missing.
+        The substitute for a missing number or time; None if none was missing.
     levels : tuple of str
         The texts that have a feature.
     has_rare, has_missing : bool
-        Whether there is a feature for all other texts, and one for missing values.
+        Whether all other texts have a common feature, and whether missing values have one.
     """
 
     name: str
@@ -63,11 +63,11 @@ class Column:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the feature is the column as it is."""
+        """Whether the feature is the unchanged column."""
         return self == Column(self.name, "number")
 
     def places(self, levels: Sequence[str]) -> np.ndarray:
-        """Return the number of the feature of each text, and of a missing one; -1: it has none."""
+        """Return the index of the feature for each text and for a missing one; -1 for none."""
         own = {level: k for k, level in enumerate(self.levels)}
         rare = len(own) if self.has_rare else -1
         missing = len(own) + self.has_rare if self.has_missing else -1
@@ -76,15 +76,15 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
-    """How the columns of a table become features.
+    """The encoding of the columns of a table as features.
 
     Attributes
     ----------
     columns : tuple of Column
     left_out : tuple of str
-        Columns that say nothing: they have no value, or no two texts that are frequent.
+        Columns without information: no values, or less than two frequent texts.
     missing : tuple of str
-        The texts that stand for a missing value in a CSV file, besides the usual ones.
+        The texts that mean a missing value in a CSV file, besides the usual ones.
     """
 
     columns: tuple[Column, ...]
@@ -93,7 +93,7 @@ class Encoding:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the features, each once."""
+        """The names of the features, without duplicates."""
         names: dict[str, None] = {}
         for column in self.columns:
             for name in column.features:
@@ -104,7 +104,7 @@ class Encoding:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the features are the columns as they are."""
+        """Whether the features are the unchanged columns."""
         return not self.left_out and all(column.is_plain for column in self.columns)
 
     def encode(self, table: Table) -> Any:
@@ -113,12 +113,12 @@ class Encoding:
         Parameters
         ----------
         table : Table
-            With the columns of this encoding, by name and kind.
+            The rows, with the columns of this encoding, by name and kind.
 
         Returns
         -------
         ndarray of float64, shape (rows, features), or scipy CSR matrix
-            Sparse if few entries are not 0: that depends on the encoding, and not on the rows.
+            Sparse if few entries are nonzero; this depends on the encoding, not on the rows.
         """
         index = {name: k for k, name in enumerate(table.names)}
         taken = [index[column.name] for column in self.columns]
@@ -142,7 +142,10 @@ class Encoding:
     def _entries(
         self, table: Table, taken: list[int]
     ) -> Iterator[list[tuple[int | np.ndarray, np.ndarray | float]]]:
-        """Yield, for each piece of rows, a feature and its values, or one of each row; -1: none."""
+        """Yield a list of (feature, values) for each piece of rows.
+
+        The feature is one index, or an array of an index for each row; -1 means no entry.
+        """
         places = [c.places(table.levels[k]) for c, k in zip(self.columns, taken, strict=True)]
         for piece in pieces_of(len(table.values)):
             entries: list[tuple[int | np.ndarray, np.ndarray | float]] = []
@@ -164,7 +167,7 @@ class Encoding:
     # ---- plain data
 
     def to_json(self) -> dict[str, Any]:
-        """Return this encoding as objects that JSON has; `from_json` reads them."""
+        """Return this encoding as objects for JSON; `from_json` reads them."""
         columns = []
         for column in self.columns:
             names = ("levels", "has_rare", "has_missing")
@@ -187,7 +190,7 @@ class Encoding:
         Raises
         ------
         InvalidArgumentError
-            Unless it is one, of a version that is known; the message says what is wrong.
+            If the document is not a valid encoding of a known version; the message names the fault.
         """
         if not isinstance(document, dict) or document.get("version") != VERSION:
             raise InvalidArgumentError(f"an encoding of version {VERSION} was expected")
@@ -204,7 +207,7 @@ class Encoding:
         return cls(columns, tuple(document["left_out"]), tuple(document["missing"]))
 
 
-#: Of the document of an encoding; it grows when an entry changes its meaning.
+#: The version of an encoding's document; it is incremented when an entry changes its meaning.
 VERSION = 1
 
 
@@ -264,10 +267,10 @@ def make_encoding(
     Parameters
     ----------
     blocks : sequence of tuple of Facts
-        What `facts_of` says of each block; the same columns in the same order.
+        The `facts_of` of each block, with the same columns in the same order.
     values_of : callable
-        Given the numbers of columns, returns what `distinct_values` says of each block. It is
-        called once, if numbers or times are missing.
+        Returns the `distinct_values` of each block, given the numbers of columns. It is called
+        once, if numbers or times are missing.
     scale : bool
         Whether numbers get the mean 0 and the standard deviation 1. Times always do.
     missing : sequence of str
@@ -276,8 +279,8 @@ def make_encoding(
     Raises
     ------
     InvalidArgumentError
-        If a column is of another kind in another block, or has too many texts, or if no column says
-        anything.
+        If a column has another kind in another block or has too many texts, or if no column has
+        information.
     """
     facts = [sum(of_column[1:], of_column[0]) for of_column in zip(*blocks, strict=True)]
     with_median = [
@@ -305,13 +308,13 @@ def _number(facts: Facts, median: float | None, scale: bool) -> Column:
     if not scale and facts.kind == "number":
         return column
     spread = math.sqrt(facts.squares / max(facts.rows - facts.missing, 1))
-    if not 0 < spread < math.inf:  # of a constant, or beyond what can be squared
+    if not 0 < spread < math.inf:  # a constant, or squares that overflow
         return column
     return dataclasses.replace(column, center=facts.mean, spread=spread)
 
 
 def _text(facts: Facts) -> Column:
-    """Return the column of texts: the frequent ones have a feature each, the others one."""
+    """Return the encoding of texts: each frequent one has a feature, all others share one."""
     least = min(FREQUENT_ROWS, math.ceil(FREQUENT_SHARE * facts.rows))
     frequent = [(-n, text) for text, n in facts.texts.items() if n >= least]
     levels = sorted(text for _, text in sorted(frequent)[:MOST_LEVELS])
@@ -326,7 +329,7 @@ def _text(facts: Facts) -> Column:
 
 
 def _sparse(pieces: Iterator[list[tuple[Any, Any]]], rows: int, width: int) -> Any:
-    """Return a CSR matrix of entries, without those that are 0."""
+    """Return a CSR matrix of the nonzero entries."""
     data, indices, counts = [np.empty(0)], [np.empty(0, np.int32)], [np.zeros(1, np.int64)]
     for piece, entries in zip(pieces_of(rows), pieces, strict=True):
         shape = piece.stop - piece.start, len(entries)

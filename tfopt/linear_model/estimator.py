@@ -39,7 +39,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         shift: np.ndarray | None,
         scale: np.ndarray | None = None,
     ) -> LastFit | None:
-        """Return the last fit, if this one goes on from there; refuse one of another shape."""
+        """Return the last fit, if this fit is warm; refuse a last fit of another shape."""
         if not self._is_warm:
             return None
         w, bias = self._dense_coef(), np.atleast_1d(self.intercept_)
@@ -72,7 +72,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     def _samples(
         self, X: Any, target: Callable[[int], np.ndarray], n_problems: int, weights: np.ndarray
     ) -> Samples:
-        """Return what all fits to the same samples share, for any penalties."""
+        """Return the part of a fit that does not depend on the penalties."""
         most = SOLVERS[CHOLESKY].most_features
         if self.l1 == self._l2() == 0 and self._is_plain and X.shape[1] > most:
             raise InvalidArgumentError(
@@ -131,7 +131,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         )
 
     def _is_for_newton_alone(self, problem: Problem) -> bool:
-        """Whether there is no penalty, or an offset that Newton's method alone is the best for."""
+        """Whether Newton's method should run alone: without a penalty, or with an offset."""
         if not problem.is_plain or problem.l1 > 0:
             return False
         is_asked = self.solver in ("auto", CHOLESKY) and problem.phi.is_likelihood
@@ -168,7 +168,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
         return FitResult(results, duals, samples.shift, (n_samples,), scale=samples.scale)
 
     def _several(self) -> tuple[float, ...] | None:
-        """Return the values of the loss's parameter, if there are several; None of one."""
+        """Return the values of the loss's parameter if there are several, else None."""
         return None
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -178,7 +178,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     def _without_offset(
         self, X: Any, y: np.ndarray, weights: np.ndarray, offset: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
-        """Return targets and weights that have the same minimum, and the factors of the duals."""
+        """Return targets and weights with the same minimum, and factors for the dual variables."""
         if (offset := check_offset(offset, X)) is None:
             return y, weights, 1.0
         phi = self._problem(0, 1).phi
@@ -194,7 +194,7 @@ class SDCAEstimator(SDCAResults, InferenceMixin, LinearModel):
     _has_classes: bool
 
     def _target_encoding(self, summary: dict[str, Any]) -> TargetEncoding:
-        """Return how to encode the labels, given a summary of all blocks."""
+        """Return the encoding of the labels, given a summary of all blocks."""
         raise NotImplementedError
 
     def _constant_intercept(self, y: np.ndarray, weights: np.ndarray) -> float:

@@ -1,7 +1,7 @@
-"""The evaluation of linear models: losses and scores, from sums over rows that blocks add up.
+"""The evaluation of linear models: losses and scores from sums over blocks of rows.
 
-Rows are given by their predictions z = x . w + b, so each score is computed from the same numbers
-for an estimator, a fold, a file and the blocks of a cluster.
+Rows are given by their predictions z = x . w + b. So an estimator, a fold, a file and the blocks of
+a cluster all compute a score from the same numbers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tfopt.linear_model.losses import LOSSES
 
 __all__ = ["Deviance", "Evaluation", "explained", "mean_losses", "row_losses"]
 
-#: How many scores are computed at a time, to stay in the cache.
+#: The number of scores that are computed at a time, to stay in the cache.
 PIECE = 2**18
-#: The largest loss of a probability, as of `sklearn.metrics.log_loss`.
+#: The smallest probability in the log loss, as in `sklearn.metrics.log_loss`.
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -39,7 +39,7 @@ def row_losses(phi: PointwiseLoss, z: np.ndarray, targets: np.ndarray) -> np.nda
     phi : PointwiseLoss
     z : ndarray, shape (..., n_problems, n_rows)
     targets : ndarray, shape (n_problems, n_rows)
-        Of classes -1 or 1.
+        -1 or 1 for losses of classes.
 
     Returns
     -------
@@ -53,16 +53,16 @@ def row_losses(phi: PointwiseLoss, z: np.ndarray, targets: np.ndarray) -> np.nda
 
 @dataclasses.dataclass(frozen=True)
 class Deviance:
-    """The losses of regression beyond the inevitable ones; those of other rows are added.
+    """The losses of regression above the least possible ones; those of blocks are added.
 
     Attributes
     ----------
     phi : PointwiseLoss
     n_rows : int
     loss : float
-        The weighted sum.
+        The weighted sum of the losses.
     targets : Constant or Counts
-        What a constant would lose.
+        The targets, for the loss of the best constant.
     """
 
     phi: PointwiseLoss
@@ -72,7 +72,7 @@ class Deviance:
 
     @classmethod
     def of(cls, phi: PointwiseLoss, z: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Deviance:
-        """Return it for predictions z, targets and weights, each of shape (n_rows,)."""
+        """Return the deviance of predictions z, given targets and weights of shape (n_rows,)."""
         with np.errstate(over="ignore"):
             loss = weighted_sum(weights, phi.value(z, y) - phi.least(y))
         constant: Any = (
@@ -86,9 +86,9 @@ class Deviance:
 
     @property
     def explained(self) -> float | None:
-        """D squared: by which share the loss is below that of the best constant.
+        """D squared: 1 - the loss divided by the loss of the best constant.
 
-        Of targets that are all one, it is 1 if they are predicted, and 0 otherwise; None of less
+        If all targets are equal, it is 1 for exact predictions and 0 otherwise. It is None for less
         than two rows.
         """
         if self.n_rows < 2:
@@ -98,7 +98,7 @@ class Deviance:
 
 
 def explained(deviances: Sequence[Deviance]) -> float:
-    """Return the mean of what is explained of several targets; NaN, with a warning, of one row."""
+    """Return the mean D squared of several targets; for one row NaN, with a warning."""
     shares = [each.explained for each in deviances]
     if None in shares:
         warnings.warn(
@@ -112,14 +112,14 @@ def explained(deviances: Sequence[Deviance]) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What the losses and scores of rows are computed from; those of other rows are added.
+    """The sums from which losses and scores are computed; those of blocks are added.
 
     Attributes
     ----------
     n_rows : int
     weight : float
     sums : dict
-        "loss", and for each score what it is computed from.
+        The sum of the losses as "loss", and the sums for each score by its name.
     """
 
     n_rows: int
@@ -134,19 +134,19 @@ class Evaluation:
         targets: np.ndarray,
         weights: np.ndarray | None = None,
     ) -> Evaluation:
-        """Return it for predictions.
+        """Return the evaluation of predictions.
 
         Parameters
         ----------
         phi : PointwiseLoss
-        z : ndarray, shape (n_rows,) or, of more than two classes, (n_rows, n_classes)
+        z : ndarray, shape (n_rows,) or, for more than two classes, (n_rows, n_classes)
         targets : ndarray, shape (n_rows,)
-            The number of each row's class, or its value.
+            The index of each row's class, or its value.
         weights : ndarray, shape (n_rows,), optional
         """
         w = np.ones(len(targets)) if weights is None else weights
         columns, sums = np.atleast_2d(z.T), dict[str, Any]()
-        with np.errstate(over="ignore", invalid="ignore"):  # a loss that overflows says enough
+        with np.errstate(over="ignore", invalid="ignore"):  # a loss may overflow
             if phi.is_classification:
                 classes = np.arange(len(columns))[:, None] if z.ndim > 1 else 1
                 signs = np.where(targets == classes, 1.0, -1.0).reshape(columns.shape)
@@ -168,14 +168,14 @@ class Evaluation:
 
     @property
     def loss(self) -> float:
-        """The mean loss, summed over the problems of several classes; 0 without weight."""
+        """The mean loss, summed over the problems of several classes; 0 if all weights are 0."""
         return float(self.sums["loss"] / self.weight) if self.weight else 0.0
 
     def scores(self) -> dict[str, float | None]:
-        """Return the scores by name; None where the rows do not define one.
+        """Return the scores by name; None for a score that the rows do not define.
 
-        Of classes "accuracy"; "log_loss" if there are probabilities; of two classes "auc". Of
-        values "rmse", "mae" and "r2"; "d2", of the loss, unless that is the squared one.
+        Classes have "accuracy", "log_loss" if there are probabilities, and "auc" if there are two.
+        Values have "rmse", "mae" and "r2", and the "d2" of a loss other than the squared one.
         """
         return {
             name: of_sum(self.sums[name], self.weight) if self.weight else None
@@ -188,7 +188,7 @@ def _mean(total: float, weight: float) -> float:
     return total / weight
 
 
-#: Scores of classes, then of values: how each is computed from its sum and the total weight.
+#: Functions that compute scores, of classes and then of values, from their sums and the weight.
 _SCORES: dict[str, Callable[[Any, float], float | None]] = {
     "accuracy": _mean,
     "log_loss": _mean,
@@ -232,7 +232,7 @@ def _scores(
 
 
 def _targets(y: np.ndarray, classes: np.ndarray | None) -> np.ndarray:
-    """Return the labels for each problem: 1 for its class and -1 for others, if there are any."""
+    """Return the labels of each problem: 1 for its class and -1 for others; values stay."""
     if classes is None:
         return y[None]
     positive = classes[1:] if len(classes) == 2 else classes
@@ -251,24 +251,24 @@ def mean_losses(
 ) -> np.ndarray:
     """Return the mean losses of models, each summed over its problems.
 
-    Samples of classes that the models do not know say nothing of them.
+    Samples of classes that the models do not know are left out.
 
     Parameters
     ----------
     X : array or CSR matrix, shape (n_samples, n_features)
     y, weights : ndarray, shape (n_samples,)
     coefs : ndarray, shape (n_models, n_problems, n_features)
-        One problem separates two classes; otherwise there is one for each class.
+        Two classes have one problem; more have one for each class.
     intercepts : ndarray, shape (n_models, n_problems)
     phi : PointwiseLoss
     classes : ndarray, shape (n_classes,), or None
     offset : ndarray, shape (n_samples,), or None
-        What is added to the scores.
+        The numbers added to the scores.
 
     Returns
     -------
     ndarray, shape (n_models,)
-        0 if no sample with weight says anything.
+        0 if no sample with a known class has weight.
     """
     targets, sums = _targets(y, classes), np.zeros(len(coefs))
     if classes is not None:
@@ -276,7 +276,7 @@ def mean_losses(
     total = weights.sum()
     if not total:
         return sums
-    with np.errstate(over="ignore"):  # a loss that overflows is not the best
+    with np.errstate(over="ignore"):  # a loss that overflows is never the best
         for rows, z in _scores(X, coefs, intercepts):
             z = z if offset is None else z + offset[rows]
             signs = targets[:, rows]

@@ -43,7 +43,7 @@ class SDCAResults(SDCAOptions):
         self.solver_ = [history[-1]["solver"] for history in self.history_]
 
     def _warn_unconverged(self, results: list[SolverResult]) -> None:
-        """Warn if a solver could not go on, unless the callback stopped the fit."""
+        """Warn if a solver did not converge, unless the callback stopped the fit."""
         stalled = [result.certificate.relative_gap for result in results if result.stalled]
         if not all(gap <= self._tol for gap in stalled):
             warnings.warn(
@@ -83,7 +83,7 @@ class SDCAResults(SDCAOptions):
         Parameters
         ----------
         ax : matplotlib Axes, optional
-            Where to draw; a new figure's otherwise.
+            The axes to draw in; by default, those of a new figure.
 
         Returns
         -------

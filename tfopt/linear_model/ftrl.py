@@ -22,83 +22,83 @@ __all__ = ["FTRLClassifier", "FTRLRegressor"]
 class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     """Online logistic regression and support vector machines by FTRL-Proximal [1]_.
 
-    Each weight has its own learning rate, which decreases as its squared gradients add up, and is
-    exactly 0 as long as l1 outweighs its gradients. More than two classes are learned
+    Each weight has its own learning rate, which decreases as its squared gradients add up. A weight
+    is exactly 0 as long as l1 outweighs its gradients. More than two classes are learned
     one-versus-rest.
 
     Parameters
     ----------
     loss : {"logistic", "hinge", "smooth_hinge", "squared_hinge"}, default="logistic"
-        As of `LinearClassifier`. Only "logistic" has probabilities.
+        As in `LinearClassifier`. Only "logistic" has probabilities.
     learning_rate : float, default=0.5
-        The paper's alpha: with n the sum of its squared gradients, a weight's learning rate is
-        alpha / (beta + sqrt(n)).
+        The paper's alpha. The learning rate of a weight is alpha / (beta + sqrt(n)), where n is the
+        sum of its squared gradients.
     beta : float, default=0.0
     initial_accumulator : float, default=0.1
         The initial value of the sums of squared gradients.
     l1, l2 : float, default=0.0
         Penalties on the scale of the sum of losses over all samples seen, ``l1 |w| + l2 w^2``, as
-        TensorFlow has them. `ftrl_parameters` converts those of other programs.
+        in TensorFlow. `ftrl_parameters` converts the penalties of other programs.
     gamma : float, default=1.0
-        The width of the quadratic part of the smooth hinge; other losses have none.
+        The width of the quadratic part of the smooth hinge; other losses do not use it.
     batch_size : int, default=32
-        Samples whose gradients are summed for a step; 1 is the paper's algorithm.
+        The number of samples whose gradients are summed for a step; 1 is the paper's algorithm.
     max_iter : int, default=10
-        The largest number of epochs of `fit`; `partial_fit` makes one.
+        The largest number of epochs of `fit`; `partial_fit` makes one epoch.
     n_hashes : int, optional
         The number of hashed features. Samples are then dicts from names to numbers or strings, as
-        for `sklearn.feature_extraction.FeatureHasher`, the rows that `tfopt.io.iter_hashed` reads,
-        or those of a sparse matrix with any number of columns, whose names are their numbers.
+        in `sklearn.feature_extraction.FeatureHasher`; rows read by `tfopt.io.iter_hashed`; or a
+        sparse matrix with any number of columns, whose names are their numbers.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is not penalized.
     class_weight : dict or "balanced", optional
         Factors of the sample weights of each class. "balanced" makes the total weights of all
-        classes equal; it needs `fit`, which has all samples.
+        classes equal; only `fit` supports it, since it has all samples.
     average : bool or int, default=False
-        Whether `coef_` and `intercept_` are the averages of the weights after each step, which
-        vary less; from the step on after which so many samples have been seen. They are computed
-        when they are asked for, which then takes a pass over all weights.
+        Whether `coef_` and `intercept_` are averages of the weights after each step, which vary
+        less. An integer is the number of samples before the averages begin. They are computed on
+        access, by a pass over all weights.
     early_stopping : bool, default=False
-        Whether `fit` holds out samples, by `random_state` and with the classes' shares, and ends
+        Whether `fit` holds out samples, drawn by `random_state` and stratified by class, and ends
         when their `score` no longer improves.
     validation_fraction : float, default=0.1
         The share of held-out samples; only used with `early_stopping`.
     n_iter_no_change : int, default=5
-        `fit` ends after so many epochs, one after another, without an improvement by `tol`; only
-        used with that or `early_stopping`.
+        `fit` ends after this many successive epochs without an improvement by `tol`; only used with
+        `tol` or `early_stopping`.
     tol : float, optional
-        By how much the score of the held-out samples must rise or, without `early_stopping`,
-        `loss_` must fall. By default 1e-3 with `early_stopping`, and else all epochs are made.
+        The smallest improvement: of the score of the held-out samples or, without `early_stopping`,
+        of `loss_`. The default is 1e-3 with `early_stopping`; otherwise all epochs are made.
     shuffle : bool, default=True
         Whether `fit` shuffles the samples before each epoch.
     random_state : int, RandomState or None, default=0
     warm_start : bool, default=False
-        Whether `fit` goes on from the state of the last fit, with its sums and averages, instead of
-        from 0. Features and classes must be the same.
+        Whether `fit` continues from the state of the last fit, with its sums and averages, instead
+        of 0. Features and classes must be the same.
     verbose : bool, default=False
         Whether `fit` shows a progress bar with the loss; needs tqdm.
     callback : callable, optional
-        Called after each epoch of `fit` with a dict of its number ("iteration"), the number of
-        samples seen so far ("samples"), `loss_` ("loss") and, with `early_stopping`, the score of
-        the held-out samples ("score"). If it returns True, the fit ends.
+        Called after each epoch of `fit` with a dict: the number of the epoch ("iteration"), the
+        number of samples seen so far ("samples"), `loss_` ("loss") and, with `early_stopping`, the
+        score of the held-out samples ("score"). If it returns True, the fit ends.
 
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
-        Without `average` a view of the state: `partial_fit` changes it in place.
+        Without `average`, a view of the state, which `partial_fit` changes in place.
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
     n_iter_ : int
-        Epochs of `fit`, or calls of `partial_fit`.
+        The number of epochs of `fit`, or of calls of `partial_fit`.
     t_ : int
-        Samples seen.
+        The number of samples seen.
     loss_ : float
-        The mean loss of the samples of the last epoch of `fit` or call of `partial_fit`, weighted
-        and summed over the scores, each as it was predicted, without averages, before its batch was
-        learned.
+        The weighted mean loss of the samples of the last epoch of `fit` or call of `partial_fit`,
+        summed over the scores. Each sample was predicted before its batch was learned, without
+        averages.
     progressive_loss_ : float
-        The same of all samples seen. If each came once, it is progressive validation: it estimates
-        the loss on new samples.
+        The same for all samples seen. If each came once, it estimates the loss on new samples
+        (progressive validation).
 
     References
     ----------
@@ -151,7 +151,10 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     def _encoded(
         self, y: np.ndarray, weights: np.ndarray, in_fit: bool
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return 1 for the scores of a sample's class, else -1; and weights with its factor."""
+        """Return targets, 1 for the score of a sample's class and else -1, and the sample weights.
+
+        The weights are multiplied by the factors of the classes.
+        """
         is_of_class = y[:, None] == self.classes_
         if np.count_nonzero(is_of_class) < y.size:
             unknown = np.setdiff1d(y, self.classes_)
@@ -168,7 +171,7 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
     ) -> FTRLClassifier:
-        """Fit the model from scratch, or by `warm_start` from the last fit, in several epochs.
+        """Fit the model in several epochs, from scratch or, with `warm_start`, from the last fit.
 
         Parameters
         ----------
@@ -176,8 +179,8 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
         offset : array, shape (n_samples,), or float, optional
-            A known number that is added to each sample's x . w + b, and to be given to `predict`,
-            too; of two classes, the logarithm of odds.
+            A known number that is added to x . w + b of each sample; for two classes, the logarithm
+            of its odds. Pass it to `predict`, too.
         """
         with self._all_or_nothing():
             self._check_options()
@@ -196,8 +199,8 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
     ) -> FTRLClassifier:
         """Learn from more samples, in their order.
 
-        If their numbers overflow, the batches before the one that does have been learned, and the
-        error says how many samples these are; an error in the first call leaves nothing.
+        If weights overflow, the batches before have been learned, and the error has their number of
+        samples. An error in the first call leaves the estimator unfitted.
 
         Parameters
         ----------
@@ -207,8 +210,8 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
             All classes; required in the first call.
         sample_weight : array, shape (n_samples,), optional
         offset : array, shape (n_samples,), or float, optional
-            A known number that is added to each sample's x . w + b, and to be given to `predict`,
-            too; of two classes, the logarithm of odds.
+            A known number that is added to x . w + b of each sample; for two classes, the logarithm
+            of its odds. Pass it to `predict`, too.
         """
         with self._all_or_nothing():
             first = "_state" not in vars(self)
@@ -245,7 +248,7 @@ class FTRLClassifier(LinearClassifierMixin, FTRLEstimator):
         return 1 if self.classes_.size == 2 else int(self.classes_.size)
 
     def _set_classes(self, classes: np.ndarray, last: str | None) -> None:
-        """Set the classes, or check that they are those of the last call that is named."""
+        """Set the classes, or check that they equal those of the last call, whose name is given."""
         if last is not None and not np.array_equal(self.classes_, classes):
             raise ValueError(
                 f"the classes are {classes.tolist()}, but were {self.classes_.tolist()} in the "
@@ -262,7 +265,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
     Parameters
     ----------
     loss : str, default="squared"
-        One of those of `LinearRegressor`; "poisson" is e^z - y z, of z = x . w + b.
+        A loss of `LinearRegressor`; "poisson" is e^z - y z, where z = x . w + b.
     learning_rate, beta, initial_accumulator, l1, l2, batch_size, max_iter
         See `FTRLClassifier`; the default learning rate suits targets of about size 1.
     epsilon, quantile, power
@@ -329,7 +332,7 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
     ) -> FTRLRegressor:
-        """Fit the model from scratch, or by `warm_start` from the last fit, in several epochs.
+        """Fit the model in several epochs, from scratch or, with `warm_start`, from the last fit.
 
         Parameters
         ----------
@@ -337,8 +340,8 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
         offset : array, shape (n_samples,), or float, optional
-            A known number that is added to each sample's x . w + b, and to be given to `predict`,
-            too: of counts, the logarithm of the exposure.
+            A known number that is added to x . w + b of each sample; for counts, the logarithm of
+            the exposure. Pass it to `predict`, too.
         """
         with self._all_or_nothing():
             self._check_options()
@@ -361,8 +364,8 @@ class FTRLRegressor(LinearRegressorMixin, FTRLEstimator):
         y : array, shape (n_samples,)
         sample_weight : array, shape (n_samples,), optional
         offset : array, shape (n_samples,), or float, optional
-            A known number that is added to each sample's x . w + b, and to be given to `predict`,
-            too: of counts, the logarithm of the exposure.
+            A known number that is added to x . w + b of each sample; for counts, the logarithm of
+            the exposure. Pass it to `predict`, too.
         """
         with self._all_or_nothing():
             first = "_state" not in vars(self)

@@ -30,15 +30,15 @@ from tfopt.linear_model.validation import (
 
 __all__ = ["FTRLEstimator", "entries_of"]
 
-#: The values of a CSR matrix, their columns, and where each row's begin and end.
+#: The values of a CSR matrix, their columns, and the positions where rows begin and end.
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def entries_of(X: Any) -> Entries:
-    """Return the values that are not 0."""
+    """Return the nonzero values of an array, or the stored values of a matrix."""
     if sparse.issparse(X):
         return X.data, X.indices, X.indptr.astype(X.indices.dtype, copy=False)
-    # not by SciPy, which takes longer than to learn a row
+    # without SciPy, which takes longer than learning a row
     there, index = X != 0, np.int32 if X.size < 2**31 else np.int64
     n_rows, n_columns = X.shape
     if there.all():
@@ -50,7 +50,7 @@ def entries_of(X: Any) -> Entries:
 
 
 def _hashed(X: Any, n_hashes: int) -> Any:
-    """Return dicts, or a matrix of any columns, as rows of hashed features."""
+    """Return dicts, or a matrix with any number of columns, as rows of hashed features."""
     if isinstance(X, HashedRows):
         if X.shape[1] != n_hashes:
             raise InvalidArgumentError(
@@ -64,11 +64,11 @@ def _hashed(X: Any, n_hashes: int) -> Any:
 
 
 class FTRLEstimator(LossChoice, LinearModel):
-    """The base class: weights and the two slots of FTRL-Proximal, one row for each score.
+    """The base class, with the weights and the two slots of FTRL-Proximal for each score.
 
-    `_state` holds these three, with shape (n_features + 1, n_scores, 3); the intercept is last.
-    The weights of `_averaged` steps are averaged by means of `_averages`. `_means` are the averages
-    as soon as they have been asked for, and None if `coef_` and `intercept_` are views.
+    `_state` holds these three numbers, with shape (n_features + 1, n_scores, 3); the intercept is
+    last. The averages of the weights after `_averaged` steps follow from `_averages`. `_means` are
+    the averages after their first access, and None if `coef_` and `intercept_` are views.
     """
 
     _state: np.ndarray
@@ -77,12 +77,12 @@ class FTRLEstimator(LossChoice, LinearModel):
 
     @property
     def loss_(self) -> float:
-        """The mean loss of the samples of the last epoch or call, each before it was learned."""
+        """The mean loss of the samples of the last epoch or call, before each was learned."""
         return self._mean_loss(0)
 
     @property
     def progressive_loss_(self) -> float:
-        """The mean loss of all samples so far, each before it was learned."""
+        """The mean loss of all samples so far, before each was learned."""
         return self._mean_loss(1)
 
     def _mean_loss(self, row: int) -> float:
@@ -104,7 +104,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         check_stopping(self)
 
     def _check_stream(self) -> None:
-        """Refuse options that `partial_fit` does not have."""
+        """Refuse options that `partial_fit` does not support."""
         self._check_options()
         if "coef_" in vars(self) and "_state" not in vars(self):
             raise InvalidArgumentError(
@@ -126,7 +126,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         return bool(self.warm_start and "_state" in vars(self))
 
     def _start_fit(self, n_scores: int, n_features: int) -> None:
-        """Initialize the state, or copy that of the last fit."""
+        """Initialize the state, or copy the state of the last fit."""
         if not self._is_warm:
             self._reset(n_scores, n_features)
             return
@@ -144,28 +144,28 @@ class FTRLEstimator(LossChoice, LinearModel):
         """Initialize the state."""
         self._state = np.zeros((n_features + 1, n_scores, 3))
         self._state[:, :, 1] = self.initial_accumulator
-        self._losses = np.zeros((2, 2))  # the last epoch's and all: sums of losses and of weights
+        self._losses = np.zeros((2, 2))  # last epoch, all: sums of losses and of weights
         self.n_iter_, self.t_, self._averaged, self._averages = 0, 0, 0, None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(type(self)().get_params())  # of an older version some may be missing
         super().__setstate__(state)
         for name in ("_state", "_averages"):
-            if name in vars(self):  # which `partial_fit` writes
+            if name in vars(self):  # `partial_fit` writes to it
                 setattr(self, name, writable(getattr(self, name)))
 
     def __getattr__(self, name: str) -> Any:
-        """Compute averages of weights when they are asked for."""
+        """Compute averages of weights on their first access."""
         means = vars(self).get("_means")
         if means is None or name not in ("coef_", "intercept_"):
-            return object.__getattribute__(self, name)  # raises what was raised
+            return object.__getattribute__(self, name)  # raises the error again
         if name not in means:
             means.update(zip(("coef_", "intercept_"), self._weights(), strict=True))
         return means[name]
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Restore all attributes if anything is raised, unless a piece of a stream is learned."""
+        """Restore all attributes after an exception, unless a piece of a stream is learned."""
         before = self.__dict__.copy()
         try:
             yield
@@ -187,7 +187,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         *,
         keeps: bool = False,
     ) -> None:
-        """Learn from samples in an order; it costs what their entries cost.
+        """Learn from samples in an order; the time depends on the number of their entries only.
 
         Parameters
         ----------
@@ -198,12 +198,12 @@ class FTRLEstimator(LossChoice, LinearModel):
         order : ndarray of int
         offset : ndarray, shape (n_samples,), or None
         keeps : bool
-            Whether what is learned before an error stays.
+            Whether batches before an error stay learned.
 
         Raises
         ------
         NotFiniteError
-            If the weights overflow. The batches before that have been learned.
+            If the weights overflow. The batches before have been learned.
         """
         losses = self._losses.copy()
         losses[0] = 0
@@ -267,7 +267,7 @@ class FTRLEstimator(LossChoice, LinearModel):
         targets : ndarray, shape (n_samples, n_scores)
         weights : ndarray, shape (n_samples,)
         given : ndarray, shape (n_samples,)
-            The weights without those of classes, for validation.
+            The sample weights without class weights, for validation.
         offset : ndarray, shape (n_samples,), or None
         """
         samples, held = np.arange(X.shape[0]), None
@@ -291,27 +291,27 @@ class FTRLEstimator(LossChoice, LinearModel):
             improvement.warn(self.max_iter)
 
     def _plain_model(self) -> Any:
-        """Return a model with the same weights, for features that are validated and hashed."""
+        """Return a model with the same weights, for features that are checked and hashed."""
         model = type(self).__new__(type(self))
         model.__dict__.update(vars(self), n_hashes=None)
         model.__dict__.pop("feature_names_in_", None)
         return model
 
     def _record(self) -> dict[str, Any]:
-        """Return what there is to tell of the last epoch."""
+        """Return the record of the last epoch for the callback."""
         return {"iteration": self.n_iter_, "samples": self.t_, "loss": self.loss_}
 
     def _tell(self, record: dict[str, Any]) -> bool:
-        """Call the callback after an epoch, and return whether it ends the fit."""
+        """Call the callback after an epoch; return whether it ends the fit."""
         answer = self.callback(record) if self.callback is not None else None
         return answer is True or (isinstance(answer, np.bool_) and bool(answer))
 
     def _views(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coefficients and the intercepts after the last step: views of the state."""
+        """Return the coefficients and intercepts after the last step, as views of the state."""
         return self._shaped(self._state[:, :, 0])
 
     def _weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the coefficients and the intercepts, averaged if any steps are."""
+        """Return the coefficients and intercepts, averaged if any steps are averaged."""
         if self._averages is None or not self._averaged:
             return self._views()
         return self._shaped(self._state[:, :, 0] - self._averages / self._averaged)

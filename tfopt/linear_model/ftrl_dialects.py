@@ -1,4 +1,4 @@
-"""The hyperparameters of other programs' FTRL-Proximal, as those of the estimators."""
+"""Conversion of the hyperparameters of FTRL-Proximal in other programs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tfopt.linear_model.validation import check_number
 
 __all__ = ["ftrl_parameters"]
 
-#: By dialect: the names of its hyperparameters and their defaults, None if required: the learning
-#: rate, beta, l1, l2, the initial accumulator, others.
+#: The hyperparameters of each dialect with their defaults; None if required. The order is: learning
+#: rate, beta, l1, l2, initial accumulator, others.
 _DIALECTS: dict[str, dict[str, float | None]] = {
     "tensorflow": {
         "learning_rate": None,
@@ -32,19 +32,19 @@ _DIALECTS: dict[str, dict[str, float | None]] = {
     },
     "vw": {"ftrl_alpha": 0.005, "ftrl_beta": 0.1, "l1": 0.0, "l2": 0.0},
 }
-#: What the estimators have only one value of.
+#: The only values that the estimators support.
 _FIXED = {"learning_rate_power": -0.5, "l2_shrinkage_regularization_strength": 0.0}
 
 
 def ftrl_parameters(dialect: str, **hyperparameters: float) -> dict[str, Any]:
-    """Return the parameters with which an FTRL estimator does what another program does.
+    """Return the parameters with which an FTRL estimator behaves like another program.
 
     Parameters
     ----------
     dialect : {"tensorflow", "paper", "dynamicemb", "vw"}
         TensorFlow and Keras; McMahan et al. [1]_; NVIDIA's DynamicEmb; Vowpal Wabbit.
     **hyperparameters : float
-        By the dialect's names:
+        The hyperparameters with the dialect's names:
 
         - "tensorflow": learning_rate, beta=0, l1_regularization_strength=0,
           l2_regularization_strength=0, initial_accumulator_value=0.1, learning_rate_power=-0.5,
@@ -58,13 +58,13 @@ def ftrl_parameters(dialect: str, **hyperparameters: float) -> dict[str, Any]:
     -------
     dict
         `learning_rate`, `beta`, `l1`, `l2`, `initial_accumulator` of `FTRLClassifier` and
-        `FTRLRegressor`; and `batch_size` where the dialect takes a sample at a time.
+        `FTRLRegressor`, and `batch_size` if the dialect takes one sample at a time.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no such dialect, or none of its hyperparameters has that name; if one is missing
-        or the estimators have only another value of it.
+        If the dialect or a hyperparameter is unknown, if one is missing, or if the estimators only
+        support another value of it.
     ValueError
         If a value is out of range.
 
@@ -72,10 +72,10 @@ def ftrl_parameters(dialect: str, **hyperparameters: float) -> dict[str, Any]:
     -----
     All four compute sigma = (sqrt(n + g^2) - sqrt(n)) / alpha and z + g - sigma w, and then
     w = -(z - sign(z) l1) / ((beta + sqrt(n)) / alpha + ridge) where abs(z) > l1, else 0. The ridge
-    is lambda2, l2_reg or l2, and 2 * l2_regularization_strength for TensorFlow, as it is here.
-    Elsewhere the intercept is a feature like the others, with penalties: `fit_intercept=False` and
-    a column of ones is the same here. Gradients of a batch are summed here; where a program takes
-    the mean of m losses, its gradients are m times smaller.
+    is lambda2, l2_reg or l2; in TensorFlow and here it is twice the l2 penalty. In the other
+    programs the intercept is a feature like the others, with penalties; for the same result, use
+    `fit_intercept=False` and a column of ones. The estimators sum the gradients of a batch; a
+    program that takes the mean of m losses has gradients that are m times smaller.
 
     References
     ----------

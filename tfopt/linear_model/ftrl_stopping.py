@@ -15,7 +15,7 @@ from tfopt.linear_model.validation import check_count, check_number
 
 __all__ = ["Improvement", "check_stopping", "held_out", "improvement_of"]
 
-#: The tolerance of early stopping, if none is given.
+#: The default tolerance of early stopping.
 DEFAULT_TOL = 1e-3
 
 
@@ -28,9 +28,9 @@ def check_stopping(estimator: Any) -> None:
 
 
 def held_out(estimator: Any, y: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of the samples to learn from, and of those to validate with.
+    """Return the indices of the samples to learn from, and of the samples for validation.
 
-    They are those of scikit-learn's `SGDClassifier` and `SGDRegressor` with the same options.
+    scikit-learn's `SGDClassifier` and `SGDRegressor` choose the same with the same options.
     """
     kind = StratifiedShuffleSplit if is_classifier(estimator) else ShuffleSplit
     splitter = kind(
@@ -55,16 +55,16 @@ class Improvement:
     ----------
     what : {"loss", "score"}
     tol : float
-        By less than this, it does not.
+        A smaller improvement does not count.
     patience : int
-        For so many epochs, one after another.
+        The number of successive epochs without an improvement that end a fit.
 
     Attributes
     ----------
     least : float
-        The least loss so far, or minus the highest score.
+        The smallest loss so far, or the negative of the highest score.
     without : int
-        The last epochs without an improvement.
+        The number of epochs since the last improvement.
     """
 
     def __init__(self, what: str, tol: float, patience: int) -> None:
@@ -72,14 +72,14 @@ class Improvement:
         self.least, self.without = math.inf, 0
 
     def has_ended(self, record: dict[str, Any]) -> bool:
-        """Take the record of an epoch; return whether it was the last one."""
+        """Take the record of an epoch; return whether the fit ends with it."""
         value = -record["score"] if self.what == "score" else record["loss"]
         self.without = self.without + 1 if value > self.least - self._tol else 0
         self.least = min(self.least, value)
         return self.without >= self._patience
 
     def warn(self, max_iter: int) -> None:
-        """Warn that it still improved in the last epoch; of the caller's caller."""
+        """Warn, for the caller's caller, that the last epoch still improved the model."""
         warnings.warn(
             f"the {self.what} still improved after max_iter={max_iter} epochs: raise max_iter or "
             "tol",
@@ -89,7 +89,7 @@ class Improvement:
 
 
 def improvement_of(estimator: Any) -> Improvement | None:
-    """Return what ends the epochs of an estimator's fit, or None if only their number does."""
+    """Return the stopping rule of an estimator's fit, or None if all epochs are made."""
     if estimator.tol is None and not estimator.early_stopping:
         return None
     what = "score" if estimator.early_stopping else "loss"

@@ -24,21 +24,21 @@ class InferenceMixin:
     def covariance(
         self: Any, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None
     ) -> np.ndarray:
-        """Return the covariance matrix of the coefficients, as maximum likelihood has it.
+        """Return the covariance matrix of the coefficients by maximum likelihood.
 
-        It is the dispersion times the inverse of the expected Fisher information, of the losses
-        of generalized linear models: "logistic", "poisson", whose dispersion is 1, "squared",
-        "gamma" and "tweedie", where it is Pearson's statistic divided by the degrees of freedom. A
-        weight counts as that many samples.
+        It is the dispersion times the inverse of the expected Fisher information, for the losses of
+        generalized linear models. The dispersion is 1 for "logistic" and "poisson"; for "squared",
+        "gamma" and "tweedie" it is Pearson's statistic divided by the degrees of freedom. A sample
+        of weight n counts as n samples.
 
         With l2 it is the covariance of the penalized estimator, ``A^-1 F A^-1`` with the
-        information F and ``A = F + l2``: it says how much the coefficients vary, and not how far
-        the penalty moves their expectation from the truth.
+        information F and ``A = F + l2``. It describes how much the coefficients vary, but not the
+        bias of their expectation by the penalty.
 
         Parameters
         ----------
         X, y, sample_weight, offset
-            What the model was fitted to.
+            The data to which the model was fitted.
 
         Returns
         -------
@@ -48,13 +48,13 @@ class InferenceMixin:
         Raises
         ------
         InvalidArgumentError
-            For other losses, with l1, positive or class_weight, for more than two classes or one
-            target, if there are not more samples than coefficients, and if features depend on each
-            other.
+            For other losses; with l1, `positive` or `class_weight`; for more than two classes or
+            more than one target; if there are not more samples than coefficients; and if features
+            are linearly dependent.
 
         Notes
         -----
-        As of `statsmodels`' ``GLM``: McCullagh, Nelder: Generalized linear models, 1989.
+        As in the ``GLM`` of `statsmodels`; see McCullagh, Nelder: Generalized linear models, 1989.
         """
         check_is_fitted(self)
         phi = loss_of(self.loss, vars(self))
@@ -90,12 +90,12 @@ class InferenceMixin:
         Parameters
         ----------
         X, y, sample_weight, offset
-            What the model was fitted to.
+            The data to which the model was fitted.
 
         Returns
         -------
         ndarray of float64, shape (n_features + 1,)
-            That of the intercept is last; without one, the shape is (n_features,).
+            The intercept is last; without one, the shape is (n_features,).
 
         Examples
         --------
@@ -112,7 +112,7 @@ class InferenceMixin:
         return errors
 
     def _check_inference(self: Any, phi: PointwiseLoss, n_problems: int) -> None:
-        """Refuse models whose coefficients are no maximum of a likelihood."""
+        """Refuse models whose coefficients do not maximize a likelihood."""
         class_weight = getattr(self, "class_weight", None)
         reasons = {
             f"loss={self.loss!r} is no likelihood of a generalized linear model": not (
@@ -135,7 +135,7 @@ class InferenceMixin:
 
 
 def _inverse(A: np.ndarray) -> np.ndarray:
-    """Return the inverse of a positive definite matrix, which is overwritten."""
+    """Return the inverse of a positive definite matrix; the matrix is overwritten."""
     columns = np.eye(len(A))
     for k, column in enumerate(columns):
         if not second_order.solve(A, column, k > 0):

@@ -1,10 +1,10 @@
-"""What the options of estimators that are names can be, as types."""
+"""The types of the estimators' options that are names."""
 
 from typing import Literal
 
 __all__ = ["BinaryLoss", "ClassifierLoss", "LossName", "RegressorLoss", "Solver"]
 
-#: Of one score for each sample.
+#: The losses of one score for each sample.
 BinaryLoss = Literal["logistic", "hinge", "smooth_hinge", "squared_hinge"]
 ClassifierLoss = BinaryLoss | Literal["multinomial"]
 RegressorLoss = Literal[

@@ -1,4 +1,4 @@
-"""The losses of linear models, each a record: of margins, of distances, and the table of all."""
+"""The losses of linear models as records: of margins, of distances, and the table of all losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LOSSES", "classification_losses", "loss_named", "loss_of", "regressi
 
 
 class _Margin(PointwiseLoss):
-    """What losses of the margin y * z have in common."""
+    """The common part of losses of the margin y * z."""
 
     is_classification = True
 
@@ -54,7 +54,7 @@ class Multinomial(Logistic):
 
     @property
     def kernel(self) -> str:
-        return _LOGISTIC.kernel  # of two classes
+        return _LOGISTIC.kernel  # for two classes
 
     def of_samples(self, parameter: float) -> PointwiseLoss:
         return _LOGISTIC
@@ -123,7 +123,7 @@ class SquaredHinge(_Margin):
 
 
 class _Distance(PointwiseLoss):
-    """What losses of the distance from the label have in common."""
+    """The common part of losses of the distance from the label."""
 
     is_classification, link = False, "identity"
 
@@ -182,7 +182,7 @@ class SquaredEpsilonInsensitive(_Distance):
 
 
 class Huber(_Distance):
-    """(z - y)**2 / 2, and linear from a distance of epsilon on."""
+    """(z - y)**2 / 2, but linear beyond a distance of epsilon."""
 
     name, is_smooth, is_linear_far = "huber", True, True
     option = LossOption("epsilon", 1.35)
@@ -206,7 +206,7 @@ class Huber(_Distance):
 
 
 class _Cornered(_Distance):
-    """high * (r - epsilon) or low * (r + epsilon) where one is positive, else 0; r = y - z."""
+    """high * (r - epsilon) or low * (r + epsilon) if one is positive, else 0; r = y - z."""
 
     is_smooth = False
     low, high, epsilon = -1.0, 1.0, 0.0
@@ -269,7 +269,7 @@ _ALL: tuple[PointwiseLoss, ...] = (
     EpsilonInsensitive(),
     SquaredEpsilonInsensitive(),
 )
-#: By the estimators' names, with default parameters.
+#: The losses with default parameters, by their names in the estimators.
 LOSSES = {loss.name: loss for loss in _ALL}
 _BY_KERNEL = {loss.kernel: loss for loss in _ALL if not loss.is_joint}
 
@@ -285,12 +285,12 @@ def regression_losses() -> dict[str, PointwiseLoss]:
 
 
 def loss_named(kernel: str, parameter: float = 1.0) -> PointwiseLoss:
-    """Return a loss by the kernels' name; a loss without a parameter ignores it."""
+    """Return a loss by its name in the kernels; a loss without a parameter ignores `parameter`."""
     return _BY_KERNEL[kernel].of_samples(parameter)
 
 
 def loss_of(name: str, options: Mapping[str, Any]) -> PointwiseLoss:
-    """Return a loss by the estimators' name, with its parameter if that is among the options.
+    """Return a loss by its name in the estimators, with its parameter if the options have it.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""The losses of models of the logarithm of a mean, each a record.
+"""The losses of models of the logarithm of a mean, as records: Poisson, Gamma and Tweedie.
 
-Poisson, Gamma, and Tweedie of a power between theirs.
+The power of Tweedie is between those of Poisson, 1, and Gamma, 2.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["Gamma", "Poisson", "Tweedie"]
 
 
 class _OfMeans(PointwiseLoss):
-    """What losses of the logarithm of a mean have in common."""
+    """The common part of losses of the logarithm of a mean."""
 
     is_classification, link = False, "log"
     is_smooth, best_is_mean, is_likelihood = True, True, True
-    #: Multiplied by t, y and exp(z) change phi by the factor t**degree, but for what is constant.
+    #: If y and exp(z) are multiplied by t, phi is multiplied by t**degree, up to a constant.
     degree: float
 
     def inverse_link(self, z: np.ndarray) -> np.ndarray:
@@ -38,7 +38,7 @@ class _OfMeans(PointwiseLoss):
         return math.log(mean)
 
     def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
-        """Return the whole way: t off, phi' is the difference of two exponentials of t."""
+        """Return the exact step: phi' at the distance t is a difference of two exponentials of t."""
         # with k = degree: rising * e**(k * t) - falling * e**((k - 1) * t), and likewise phi''
         rising, falling = hessian + (1 - self.degree) * gradient, hessian - self.degree * gradient
         if rising > 0 and falling > 0:
@@ -100,7 +100,7 @@ class Gamma(_OfMeans):
 
 
 class Tweedie(_OfMeans):
-    """y * exp(-m * z) / m + exp(k * z) / k above its least value, half the unit deviance
+    """y * exp(-m * z) / m + exp(k * z) / k minus its least value: half the unit deviance.
 
     With the power p, k = 2 - p and m = p - 1.
     """
@@ -134,6 +134,6 @@ class Tweedie(_OfMeans):
         return np.asarray(a - self._give(a, y) * (sums[0] / sums[1]))
 
     def _give(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return about phi'' where phi' is -a: a move's square divided by it is what it costs."""
+        """Return approximately phi'' where phi' = -a: the cost of a move is its square / phi''."""
         k, m = self.degree, 1 - self.degree
         return np.asarray(y**k + k * np.maximum(-a, 0) + m * np.maximum(a, 0))

@@ -1,10 +1,10 @@
 """Multinomial logistic regression with l1: proximal Newton steps of one class after another.
 
-A step of a class minimizes its quadratic model and penalties, the other classes held, as coordinate
-descent does for two classes; of few features a step is of all classes at once. Dual variables
-a = e[y] - q are scaled into what l1 asks for where that is better: q is then
-(1 - s) * e[y] + s * q. (Friedman, Hastie, Tibshirani: Regularization paths for generalized linear
-models via coordinate descent, 2010.)
+A step of a class minimizes its quadratic model and penalties while the other classes are fixed, as
+coordinate descent does for two classes. With few features a step changes all classes at once. Dual
+variables a = e[y] - q are scaled by a factor s to satisfy the bound of l1, if that gives a smaller
+gap: q becomes (1 - s) * e[y] + s * q. (Friedman, Hastie, Tibshirani: Regularization paths for
+generalized linear models via coordinate descent, 2010.)
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ from tfopt.linear_model.parameters import DESCENT
 
 __all__ = ["MultinomialDescent"]
 
-#: About how many steps of each class in turn one of all classes saves, and its most unknowns.
+#: The approximate number of cycles over the classes that one step of all classes saves, and the
+#: largest number of its unknowns.
 CYCLES, MOST_UNKNOWNS = 12, 2048
 
 
 class MultinomialDescent(MultinomialSteps):
-    """The steps for one problem, whose number is 0: each is of all classes, or of each in turn."""
+    """The steps for one problem, with number 0: of all classes at once, or of each in turn."""
 
     solver = DESCENT
 
@@ -96,7 +97,7 @@ class MultinomialDescent(MultinomialSteps):
     def _bounded(
         self, place: Place, q: np.ndarray, gradient: np.ndarray
     ) -> tuple[Certificate, np.ndarray]:
-        """Return the certificate of dual variables, scaled where that is better; and their q."""
+        """Return the certificate of dual variables and their q, scaled if the gap is smaller."""
         problem, w = self.problem, place.theta[:, :-1].ravel()
         weights = self._binary._replace(n_weights=w.size)
         best, at = (math.inf, q), np.arange(q.shape[1])
@@ -129,7 +130,7 @@ class MultinomialDescent(MultinomialSteps):
         return [] if falls or promised > MIN_DECREASE * point.objective else [0]
 
     def _step_of_class(self, k: int, point: Certificate, tolerance: float) -> float:
-        """Move the weights of a class, and return the decrease that was promised."""
+        """Move the weights of a class; return the predicted decrease, or 0 if the step failed."""
         assert self._place is not None
         problem, binary, place = self.problem, self._binary, self._place
         w, p = place.theta[k, :-1], place.p[k]
@@ -146,7 +147,7 @@ class MultinomialDescent(MultinomialSteps):
         return self._moved(point, step, change, promised_decrease(binary, w, left, found))
 
     def _step_of_all(self, point: Certificate, tolerance: float) -> float:
-        """Move all weights, by the whole Hessian, and return the decrease that was promised."""
+        """Move all weights by the whole Hessian; return the predicted decrease, or 0 on failure."""
         assert self._place is not None
         problem, theta = self.problem, self._place.theta
         left = self._place.gradient.copy()
@@ -164,7 +165,7 @@ class MultinomialDescent(MultinomialSteps):
     def _moved(
         self, point: Certificate, step: np.ndarray, change: np.ndarray, promised: float
     ) -> float:
-        """Take a step, halved until the objective falls; return what was promised, or 0."""
+        """Take a step, halved until the objective falls; return the predicted decrease, or 0."""
         assert self._place is not None
         problem, place = self.problem, self._place
         before = place.losses + problem.penalty(place.theta)
