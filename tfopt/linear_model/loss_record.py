@@ -102,12 +102,12 @@ class PointwiseLoss(Protocol):
     gamma: float = 1.0
     #: The largest phi'', or a typical one if phi'' is not bounded.
     curvature: float = 1.0
-    #: The option that is its parameter, if there is one, and its value.
+    #: The option that is its parameter, if there is one, and the value of the parameter.
     option: LossOption | None = None
     parameter: float = 1.0
-    #: What turns a mean response or a probability into a prediction z; None: nothing does.
+    #: The function from a mean response or probability to a prediction z; None if there is none.
     link: str | None = None
-    #: Whether all classes have one loss together; of two classes it is that of each sample.
+    #: Whether more than two classes have a joint loss; with two, the loss is that of each sample.
     is_joint: bool = False
     #: Whether joint visits of several classes store the logits of the dual variables.
     keeps_logits: bool = False

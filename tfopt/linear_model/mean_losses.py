@@ -38,7 +38,7 @@ class _OfMeans(PointwiseLoss):
         return math.log(mean)
 
     def intercept_step(self, gradient: float, hessian: float, longest: float) -> float:
-        """Return the exact step: phi' at the distance t is a difference of two exponentials of t."""
+        """Return the exact step: phi' at distance t is a difference of two exponentials of t."""
         # with k = degree: rising * e**(k * t) - falling * e**((k - 1) * t), and likewise phi''
         rising, falling = hessian + (1 - self.degree) * gradient, hessian - self.degree * gradient
         if rising > 0 and falling > 0:

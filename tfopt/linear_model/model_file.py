@@ -38,16 +38,16 @@ def load_model(
     Returns
     -------
     SDCAClassifier or SDCARegressor
-        Of hashed features FTRLClassifier or FTRLRegressor, whose `coef_` is a sparse matrix. With
-        `coef_`, `intercept_`, `classes_`, `n_features_in_` and, if the file has names,
-        `feature_names_in_`. Its `loss` and that loss's parameter are the model's, and so are the
-        other parameters that the file has, if an SDCA estimator was saved; the penalties of
-        ``tfopt train`` are for the mean loss, and do not become those of the estimator.
+        For hashed features, FTRLClassifier or FTRLRegressor with a sparse `coef_`. The estimator
+        has `coef_`, `intercept_`, `classes_`, `n_features_in_` and, if the file has names,
+        `feature_names_in_`. Its `loss` and that loss's parameter are those of the model. If an SDCA
+        estimator was saved, its other parameters in the file are set, too. The penalties of ``tfopt
+        train`` apply to the mean loss, so they are not set.
 
     Raises
     ------
     FileFormatError
-        If it is not a model file, or is damaged.
+        If it is not a model file or is damaged.
     OSError
         If it cannot be read.
 
@@ -71,29 +71,30 @@ def save_model(path: str | os.PathLike[str], estimator: LinearModel, *, dtype: A
     Parameters
     ----------
     path : path-like
-        With the suffix ``.json`` it is written as the document of `to_json`; with ``.onnx`` as a
-        graph for ONNX, which takes float32, needs skl2onnx and cannot be loaded here; with
-        ``.npz``, or without a suffix, as an ``.npz``.
+        The suffix ``.json`` means the document of `to_json`; ``.onnx`` means an ONNX graph, which
+        takes float32, needs skl2onnx and cannot be loaded by `load_model`; ``.npz`` or no suffix
+        means an ``.npz`` archive.
     estimator : SDCAClassifier, SDCARegressor, FTRLClassifier or FTRLRegressor
         Its coefficients, classes, names and parameters are stored, but not its dual variables,
-        history or state: a loaded model predicts, and cannot go on learning. Of hashed features
-        the file has the weights that are not 0, and how text was read if `tfopt.io.iter_hashed`
-        did.
+        history or state: a loaded model predicts, but cannot continue to learn. For hashed features
+        the file has the nonzero weights, and the reading options of `tfopt.io.iter_hashed` if that
+        read the text.
     dtype : {float64, float32}, optional
-        For hashed features: of the weights. float32 takes a third less, and rounds each by at most
-        2^-24 of its size, which for 32 features of weights up to 1 moves a margin by at most 2e-6.
+        The dtype of the weights of hashed features. float32 takes a third less space, and rounds
+        each weight by at most 2^-24 of its size; with 32 features and weights up to 1, a margin
+        changes by at most 2e-6.
 
     Raises
     ------
     InvalidTypeError
-        If it is another object.
+        If `estimator` is another object.
     NotFittedError
-        If it has not been fitted.
+        If it is not fitted.
     InvalidArgumentError
-        For another suffix, or a `dtype` that does not fit; if the model has labels or coefficients
-        that cannot be stored, or hashes features and is to be a graph.
+        For another suffix, or a `dtype` that does not apply; if the labels or coefficients cannot
+        be stored; and for a graph of a model with hashed features.
     ImportError
-        For an ``.onnx`` without skl2onnx.
+        For ``.onnx`` without skl2onnx.
     OSError
         If the file cannot be written.
     """
@@ -103,7 +104,7 @@ def save_model(path: str | os.PathLike[str], estimator: LinearModel, *, dtype: A
 
 
 def encode_model(model: StoredModel | HashedModel, path: str) -> bytes:
-    """Return the content of a model file in the form that the ending of its name says."""
+    """Return the content of a model file in the format of its suffix."""
     suffix = os.path.splitext(path.lower())[1]
     if suffix not in _FORMS:
         *known, last = (form for form in _FORMS if form)
@@ -144,7 +145,7 @@ def read_model(path: str | os.PathLike[str]) -> StoredModel | HashedModel:
     Raises
     ------
     FileFormatError
-        The message names the file and what is wrong.
+        If the file is not valid; the message names the file and the fault.
     OSError
         If it cannot be read.
     """

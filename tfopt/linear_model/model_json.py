@@ -1,6 +1,6 @@
-"""The schema of stored linear models: JSON documents, and the one check of all that is read.
+"""The schema of stored linear models: JSON documents, and the check of all that is read.
 
-An ``.npz`` archive holds the same document, and its numbers as arrays.
+An ``.npz`` archive holds the same document, with its numbers as arrays.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ __all__ = [
     "write_json",
 ]
 
-#: What the document says of itself. Version 2 added "loss_parameters" and "encoding"; version 3,
-#: which only models of several quantiles have, several values of the former.
+#: The schema and version of a document. Version 2 added "loss_parameters" and "encoding". Version
+#: 3, only for models of several quantiles, has several values of the former.
 SCHEMA, VERSION, OF_SEVERAL = "tfopt.linear_model", 2, 3
-#: The entries that are numbers, and arrays of an archive.
+#: The entries that are arrays of numbers, stored as such in an archive.
 ARRAYS = ("coefficients", "intercepts")
 
 
@@ -59,45 +59,45 @@ def to_json(model: Any, **options: Any) -> str:
     Parameters
     ----------
     model : estimator
-        Any of `tfopt.linear_model`.
+        Any fitted estimator of `tfopt.linear_model`.
     **options
-        Of `json.dumps`, such as ``indent=2``.
+        Options of `json.dumps`, such as ``indent=2``.
 
     Returns
     -------
     str
         An object with these entries:
 
-        - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 2, or 3 of several quantiles;
+        - ``"schema"``: ``"tfopt.linear_model"``, and ``"version"``: 2, or 3 for several quantiles;
           it is incremented when an entry is added, removed or changes its meaning; documents of
           version 1 are read, too;
-        - ``"tfopt"``: the version that has written it;
+        - ``"tfopt"``: the version that wrote it;
         - ``"loss"``, and ``"link"``: ``"logit"``, ``"softmax"`` (for two classes the logit),
           ``"identity"`` or ``"log"``, or null for a loss without probabilities;
         - ``"loss_parameters"``: an object with the loss's parameter, if it has one, by the name
-          that estimators give it, such as ``"gamma"``; of several quantiles an array of them;
+          of the estimators' option, such as ``"gamma"``; for several quantiles an array of them;
         - ``"classes"``: the labels in order, or null for regression; and ``"label_type"``:
           ``"bool"``, ``"int"``, ``"float"``, ``"str"`` or null;
         - ``"feature_names"``: an array of strings, or null; ``"label_name"``: a string, or null;
-        - ``"encoding"``: how the columns of a table become features; only for a table that has
-          more than numbers: an object whose ``"version"`` is 1;
+        - ``"encoding"``: an object that describes how the columns of a table become features, with
+          the ``"version"`` 1; only for a table that has more than numbers;
         - ``"zero_based"``: whether features without names are counted from 0;
-        - ``"coefficients"``: an array for each class, target or quantile, one for two classes;
-        - ``"intercepts"``: a number for each of these;
-        - ``"optimizer"`` and ``"settings"``: objects that say how the model was trained.
+        - ``"coefficients"``: an array for each class, target or quantile; two classes have one;
+        - ``"intercepts"``: a number for each of these arrays;
+        - ``"optimizer"`` and ``"settings"``: objects that describe the training.
 
-        Numbers are written such that they are read back with the same bits. Of hashed features it
-        has the ``"schema"`` ``"tfopt.hashed_model"``, ``"version"`` 1; of the entries above those
-        that are not about columns, and ``"n_hashes"``; ``"reading"``: the options of
-        `tfopt.io.iter_hashed`, or null; ``"indices"``: the hashes whose coefficients are not all 0,
-        in order, which ``"coefficients"`` are of; and their ``"dtype"``.
+        Numbers are read back with the same bits. For hashed features, the ``"schema"`` is
+        ``"tfopt.hashed_model"``, with ``"version"`` 1. The document has the entries above that do
+        not describe columns, and ``"n_hashes"``; ``"reading"``: the options of
+        `tfopt.io.iter_hashed`, or null; ``"indices"``: the hashes with a nonzero coefficient, in
+        ascending order, to which ``"coefficients"`` belong; and the ``"dtype"`` of these.
 
     Raises
     ------
     InvalidTypeError
         If `model` is another object.
     InvalidArgumentError
-        For labels that JSON cannot represent, and non-finite coefficients.
+        For labels that JSON cannot represent, and for non-finite coefficients.
     NotFittedError
         For a model that is not fitted.
 
@@ -122,15 +122,14 @@ def from_json(text: str) -> SDCAClassifier | SDCARegressor | FTRLClassifier | FT
     Returns
     -------
     SDCAClassifier or SDCARegressor
-        Of hashed features FTRLClassifier or FTRLRegressor. Without the attributes of a fit, such as
-        `dual_gap_`. With ``warm_start=True`` a fit may go on from its weights. Its parameters are
-        as of `load_model`.
+        For hashed features, FTRLClassifier or FTRLRegressor. The estimator lacks attributes of a
+        fit, such as `dual_gap_`. With ``warm_start=True`` a fit may start from its weights. Its
+        parameters are those that `load_model` sets.
 
     Raises
     ------
     InvalidArgumentError
-        Unless the text is such a document, of a version that is known. The message says which entry
-        is wrong.
+        If the text is not such a document of a known version. The message names the wrong entry.
     """
     estimator: SDCAClassifier | SDCARegressor | FTRLClassifier | FTRLRegressor
     estimator = estimator_of(parse_json(text))
@@ -138,7 +137,7 @@ def from_json(text: str) -> SDCAClassifier | SDCARegressor | FTRLClassifier | FT
 
 
 def document_of(model: StoredModel) -> dict[str, Any]:
-    """Return what is stored of a model but its numbers."""
+    """Return the stored parts of a model except its numbers."""
     labels, encoding = model.labels, model.columns.encoding
     stored = {} if encoding is None else {"encoding": encoding.to_json()}
     return stored | {
@@ -159,7 +158,7 @@ def document_of(model: StoredModel) -> dict[str, Any]:
 
 
 def arrays_of(model: StoredModel) -> dict[str, np.ndarray]:
-    """Return the numbers of a model by their names in `ARRAYS`."""
+    """Return the numbers of a model as arrays, with their names in `ARRAYS`."""
     return {"coefficients": np.atleast_2d(model.weights), "intercepts": model.bias}
 
 
@@ -192,7 +191,7 @@ def stored_model(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     Raises
     ------
     InvalidArgumentError
-        If they do not fit each other.
+        If the document does not match the numbers.
     """
     loss, labels, names = (document[name] for name in ("loss", "classes", "feature_names"))
     coef, intercepts = (arrays[name] for name in ARRAYS)
@@ -254,7 +253,7 @@ def _check_array(name: str, array: np.ndarray, shape: tuple[int, ...]) -> None:
 
 
 def _with_parameters(model: StoredModel, parameters: dict[str, Any] | None) -> StoredModel:
-    """Return a model with these parameters of its loss; None: those of its settings."""
+    """Return a model with these parameters of its loss; for None, those in its settings."""
     try:
         known = model.loss_parameters
         if parameters is not None and parameters != known:
@@ -298,7 +297,7 @@ def _classes(
 
 
 def _are(*kinds: type) -> Callable[[Any], bool]:
-    """Return whether a value is a list of these types, without numbers that are too large."""
+    """Return a check that a value is a list of these types, without numbers that are too large."""
     return lambda value: (
         isinstance(value, list)
         and all(
@@ -312,14 +311,14 @@ _are_numbers = _are(int, float)
 
 
 def _are_rows(value: Any) -> bool:
-    """Return whether a value is a list of rows of numbers, which are of one length."""
+    """Return whether a value is a list of rows of numbers of equal length."""
     return (
         isinstance(value, list) and all(map(_are_numbers, value)) and len({*map(len, value)}) == 1
     )
 
 
 class _Entry(NamedTuple):
-    """An entry: the types of its value, what else holds of it, and since when it must be there."""
+    """An entry: the types of its value, a further check, and the first version that requires it."""
 
     kinds: tuple[type, ...]
     fits: Callable[[Any], bool] = lambda _: True

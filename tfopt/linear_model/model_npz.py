@@ -1,4 +1,4 @@
-"""Archives of linear models, ``.npz``: the document of a model, and its numbers as arrays."""
+"""Archives of linear models, ``.npz``: the document of a model, with its numbers as arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tfopt.linear_model.stored_model import LINKS, StoredModel
 
 __all__ = ["encode_npz", "parse_npz"]
 
-#: How the headers of three versions began that were not yet documents, and their arrays' names.
+#: The format and versions in headers of old files, which had no document, and their arrays' names.
 OLD_FORMAT, OLD_VERSIONS = "tfopt linear model", (1, 2, 3)
 OLD_ARRAYS = ("weights", "bias")
 
@@ -49,7 +49,7 @@ def parse_npz(file: Any) -> StoredModel | HashedModel:
 def _renewed(
     header: dict[str, Any], weights: np.ndarray, bias: np.ndarray
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the document and the arrays of a file of an old version."""
+    """Convert the header and the numbers of an old version to a document and arrays."""
     if header.get("format") != OLD_FORMAT or header.get("version") not in OLD_VERSIONS:
         raise InvalidArgumentError(
             f"its header does not say '{OLD_FORMAT}', of version {OLD_VERSIONS[0]} to "

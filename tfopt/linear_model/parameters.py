@@ -43,16 +43,16 @@ DEFAULT_TOL = 1e-4
 
 
 class Parameters(NamedTuple):
-    """What is asked of a fit, but for its problem.
+    """The parameters of a fit, without its problem.
 
     Attributes
     ----------
     solver : str
-        "auto", or the only one to be used.
+        "auto", or the only solver to use.
     adaptive : bool
         Whether visits are sampled by importance.
     n_partitions : int or None
-        How many are visited in parallel; None: as many as the data are for.
+        The number of partitions to visit in parallel; None: chosen by the size of the data.
     is_warm : bool
         Whether weights near the solution are known.
     seed : int
@@ -61,13 +61,13 @@ class Parameters(NamedTuple):
     tol : float
         The relative duality gap to stop at.
     polish : bool
-        Whether a solution within `tol` is refined to the last digits if that is cheap.
+        Whether to refine a solution within `tol` to the last digits if that is cheap.
     report : callable, optional
         Called with the record of each iteration.
     stopped : callable
-        Whether to end with the next certificate, even if its gap is large.
+        Returns whether to end with the next certificate, even if its gap is large.
     deadline : float
-        The time of `time.perf_counter` from which on to do so.
+        The time of `time.perf_counter` after which the fit ends like that, too.
     """
 
     solver: str = "auto"
@@ -84,31 +84,31 @@ class Parameters(NamedTuple):
 
     @property
     def asks_for_visits(self) -> bool:
-        """Whether options of the visits were set, so that a fit is to begin with them."""
+        """Whether options of visits were set, so that the fit should begin with visits."""
         return self.adaptive or self.n_partitions is not None
 
 
 class Needs(NamedTuple):
-    """What a solver needs of a problem.
+    """The requirements of a solver for a problem.
 
     Attributes
     ----------
     smooth : bool or None
-        Whether the loss must be smooth, or must have a corner; None: any will do.
+        True if the loss must be smooth, False if it must have a corner; None allows both.
     takes_l1 : bool
         Whether there may be an l1 penalty.
     l2 : bool
         Whether l2 must be above 0; otherwise l1 or l2 must be.
     most_features : float
-        How many there may be: a solver may form matrices of their square.
+        The largest number of features, for solvers that form matrices with its square.
     visits : bool
         Whether it visits samples, so that options of the visits apply.
     is_joint : bool
-        Whether it solves for several classes as one problem, too.
+        Whether it also solves several classes as one problem.
     without_penalty : bool
-        Whether l1 and l2 may both be 0, of a loss that is a likelihood.
+        Whether l1 and l2 may both be 0 for a loss that is a likelihood.
     takes_each : bool
-        Whether weights may have penalties of their own, 0 ones too, or may not be negative.
+        Whether weights may have their own penalties, including 0, or must be nonnegative.
     takes_offset : bool
         Whether numbers may be added to the predictions of classes.
     """
@@ -124,7 +124,7 @@ class Needs(NamedTuple):
     takes_offset: bool = False
 
     def unmet(self, loss: PointwiseLoss, l1: float, l2: float, plain: bool = True) -> str | None:
-        """Return which need a problem does not meet, or None."""
+        """Return the requirement that a problem does not meet, or None."""
         if not (plain or self.takes_each):
             return "positive=False, and no factor of 0 nor, with l1, any in penalty_factor"
         if l1 == l2 == 0 and self.without_penalty and loss.is_likelihood:
@@ -139,8 +139,8 @@ class Needs(NamedTuple):
         return None
 
 
-#: Epochs of dual coordinate ascent, Newton's method by how it solves its linear system, coordinate
-#: descent, and the interior-point method; in the order of their codes in checkpoints.
+#: Epochs of dual coordinate ascent, Newton's method with two solvers of its linear system,
+#: coordinate descent, and the interior-point method, in the order of their codes in checkpoints.
 SDCA, CHOLESKY, CG, DESCENT, INTERIOR = (
     "sdca",
     "newton-cholesky",
@@ -158,7 +158,7 @@ SOLVERS = {
 
 
 def applies(solver: str, problem: Problem) -> bool:
-    """Whether a solver meets with what it needs."""
+    """Whether a problem meets the requirements of a solver."""
     needs, penalties = SOLVERS[solver], (problem.l1, problem.l2, problem.is_plain)
     fits = problem.n_weights <= needs.most_features and needs.takes_offset >= problem.has_offset
     return fits and needs.unmet(problem.phi, *penalties) is None
@@ -170,7 +170,7 @@ def has_hessian(problem: Problem) -> bool:
 
 
 def has_descent(problem: Problem) -> bool:
-    """Whether there are penalties that coordinate descent is for."""
+    """Whether coordinate descent applies, and l1, an offset or single penalties call for it."""
     asks_for_it = problem.l1 > 0 or problem.has_offset or not problem.is_plain
     return asks_for_it and applies(DESCENT, problem)
 
@@ -182,30 +182,30 @@ def _seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-@functools.lru_cache  # to seed a generator takes a tenth of a small fit
+@functools.lru_cache  # seeding a generator takes a tenth of a small fit
 def _first_draw(seed: int) -> int:
     return int(check_random_state(seed).randint(2**31 - 1))
 
 
 class LossChoice:
-    """An estimator with the options `loss` and those of `_PARAMETERS`."""
+    """An estimator with the option `loss` and the options in `_PARAMETERS`."""
 
     loss: Any
 
-    #: The losses, by the names of the option.
+    #: The losses by the names of the option.
     _LOSSES: dict[str, PointwiseLoss]
     #: The options that are parameters of a loss, and their defaults.
     _PARAMETERS: dict[str, float | None] = {}
 
     def _check_loss(self) -> None:
-        """Refuse a loss that there is not, and the parameters of others."""
+        """Refuse an unknown loss, and parameters of other losses."""
         if self.loss not in self._LOSSES:
             raise ValueError(f"loss must be one of {sorted(self._LOSSES)}, not {self.loss!r}")
         self._parameter()
 
     @property
     def _phi(self) -> PointwiseLoss:
-        """The loss, with the default of its parameter."""
+        """The loss with the default of its parameter."""
         return self._LOSSES[self.loss]
 
     def _parameter(self) -> float:
@@ -267,7 +267,7 @@ class SDCAOptions(LossChoice, EachPenalty):
             raise ValueError("adaptive visits need num_loss_partitions=1 or None")
 
     def _check_solver(self) -> None:
-        """Refuse a solver that does not apply, or that would ignore options."""
+        """Refuse a solver that does not apply or would ignore options."""
         if (solver := self.solver) not in ("auto", *SOLVERS):
             raise ValueError(f"solver must be one of {['auto', *SOLVERS]}, not {solver!r}")
         if solver != "auto" and self._in_blocks:
@@ -289,7 +289,7 @@ class SDCAOptions(LossChoice, EachPenalty):
             raise ValueError(f"solver={solver!r} needs {unmet}: set solver={other!r}")
 
     def _other_solver(self, n_features: int = 0) -> str:
-        """Return the name of a solver that does apply: "sdca" only if no other does."""
+        """Return the name of a solver that applies; "sdca" only if no other does."""
         problem = self._phi, float(self.l1), self._l2(), self._is_plain
         sdca, *others = [
             name
@@ -299,7 +299,7 @@ class SDCAOptions(LossChoice, EachPenalty):
         return others[0] if others else sdca
 
     def _l2(self) -> float:
-        """Return l2, or 1 / C, or the default."""
+        """The option l2, or 1 / C, or the default."""
         if self.C is None:
             l2 = 1.0 if self.l2 is None else check_number("l2", self.l2, 0)
         elif self.l2 is None:
@@ -316,7 +316,7 @@ class SDCAOptions(LossChoice, EachPenalty):
         return l2
 
     def _check_without_l2(self) -> None:
-        """Refuse l2 = 0 where no solver takes it."""
+        """Refuse l2 = 0 if no solver takes it."""
         penalty = self.l1 > 0 or not self._is_plain
         problem = self._phi, float(self.l1), 0.0, self._is_plain
         fits = [name for name, needs in SOLVERS.items() if needs.unmet(*problem) is None]
@@ -354,11 +354,11 @@ class SDCAOptions(LossChoice, EachPenalty):
             raise ValueError(f"n_jobs must be a nonzero integer, or None, not {n_jobs!r}")
         most = runtime.get_threads()
         if most == 1 or n_jobs == 1:
-            return 1  # joblib takes long to say so
+            return 1  # joblib needs more time for the same answer
         return max(1, min(int(effective_n_jobs(n_jobs)), most))
 
     def _problem(self, n_weights: int, n_threads: int, rows: Rows = NO_ROWS) -> Problem:
-        """Return the problem of the options, without labels."""
+        """Return the problem that the options define, without labels."""
         return Problem(
             rows=rows,
             n_weights=n_weights,
@@ -371,7 +371,7 @@ class SDCAOptions(LossChoice, EachPenalty):
 
     @property
     def _is_warm(self) -> bool:
-        """Whether a fit goes on from the last one."""
+        """Whether a fit starts from the last one."""
         return bool(self.warm_start and hasattr(self, "coef_"))
 
     def _parameters(self) -> Parameters:

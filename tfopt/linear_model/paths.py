@@ -31,15 +31,15 @@ __all__ = ["FoldFits", "SDCAPath", "WarmFits", "sdca_path"]
 
 @dataclasses.dataclass(frozen=True)
 class SDCAPath:
-    """Solutions along a path of penalties, in the order in which these were given.
+    """Solutions along a path of penalties, in the order in which the penalties were given.
 
     Attributes
     ----------
     l1s, l2s : ndarray of float64, shape (n_values,)
         The penalties.
     coefs : ndarray of float64, shape (n_values, n_problems, n_features)
-        There is a problem for each class; one for two classes, and for regression. (The
-        multinomial loss is one problem of all classes, and its objective stands at each of them.)
+        There is a problem for each class, but only one for two classes and for regression. (The
+        multinomial loss is one problem of all classes; its objective is repeated for each class.)
     intercepts : ndarray of float64, shape (n_values, n_problems)
     objectives, dual_gaps : ndarray of float64, shape (n_values, n_problems)
         The minimum is between ``objectives - dual_gaps`` and ``objectives``.
@@ -61,17 +61,17 @@ class WarmFits:
     Parameters
     ----------
     model : SDCAEstimator
-        Is refitted for each pair of penalties.
+        The estimator, which is refitted for each pair of penalties.
     X, y, sample_weight
-        As of its `fit`; they are checked and prepared once.
+        As in its `fit`; they are checked and prepared once.
     l1s, l2s : ndarray, shape (n_values,)
     offset
-        As of its `fit`.
+        As in its `fit`.
 
     Attributes
     ----------
     order : list of int
-        The numbers of the penalties in the order of the fits.
+        The indices of the penalties in the order of the fits.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class WarmFits:
         offset: Any = None,
     ) -> None:
         model.set_params(warm_start=True, C=None)
-        if model.tol is None:  # what polishing adds is lost by the next penalty
+        if model.tol is None:  # polishing does not help the fit with the next penalty
             model.set_params(tol=DEFAULT_TOL)
         self.model, self.l1s, self.l2s = model, l1s, l2s
         self.order: list[int] = np.lexsort((-l1s, -l2s)).tolist()
@@ -97,7 +97,7 @@ class WarmFits:
         self._fold: np.ndarray | None = None
 
     def _made_paths(self) -> list[LeastSquares] | list[NewtonPath]:
-        """Return a path for each problem if that is cheap, else none."""
+        """Return a path for each problem if making them is cheap, else no paths."""
         model, data = self.model, self.data
         _, n_threads = data.workers_and_threads()
         problem = model._problem_of(data, n_threads)
@@ -117,14 +117,14 @@ class WarmFits:
             return []
         if data.squares_overflow(self.l2s.min() or 1.0):
             raise ValueError("the squares of X, divided by l2, overflow: scale the features")
-        model.keep_duals = False  # those of the solutions are never needed
+        model.keep_duals = False  # they are never used
         points = [data.initial_point(problem, None, k) for k in range(data.n_problems)]
         if squared:
             return paths_of_targets(problem, points, plan)
         return [NewtonPath(problem, point, plan, k) for k, point in enumerate(points)]
 
     def without(self, test: np.ndarray, train: np.ndarray) -> WarmFits:
-        """Return fits to the samples of `train`, which are all but those of `test`."""
+        """Return fits to the samples `train`, which are all samples except `test`."""
         fits, (X, y, weights), (path,) = copy.copy(self), self._samples, self._paths
         held = self.data.moved(X[test])
         assert isinstance(path, LeastSquares)
@@ -133,7 +133,7 @@ class WarmFits:
         return fits
 
     def fit(self, k: int) -> None:
-        """Fit the model with the penalties of this number."""
+        """Fit the model with the penalties at this index."""
         self._set_penalties(k)
         self.model._l2()
         fit = self._path_fit()
@@ -149,10 +149,10 @@ class WarmFits:
         self.model.l1, self.model.l2 = float(self.l1s[k]), float(self.l2s[k])
 
     def _path_fit(self) -> FitResult | None:
-        """Go on along the paths, if there are any; return a fit if all of them do."""
+        """Continue the paths, if there are any; return a fit if all of them succeed."""
         if not self._paths:
             return None
-        with self.model._solver_options(seed=0) as options:  # nothing is drawn
+        with self.model._solver_options(seed=0) as options:  # the seed is not used
             results = self._solve_paths(options)
         solved = [result for result in results if result is not None]
         if len(solved) < len(results):
@@ -162,7 +162,7 @@ class WarmFits:
         return FitResult(solved, np.empty((0, 0)), data.shift, data.shape[:1], scale=data.scale)
 
     def _solve_paths(self, options: Parameters) -> list[SolverResult | None]:
-        """Return the next solution of each path, or None where no step leads there."""
+        """Return the next solution of each path; None for a path that fails."""
         penalties, (workers, _) = (self.model.l1, self.model.l2), self.data.workers_and_threads()
         if workers == 1:
             return [path.solve(*penalties, options) for path in self._paths]
@@ -171,14 +171,14 @@ class WarmFits:
 
 
 class FoldFits:
-    """Fits to all samples but those of a fold, for which sums over the latter do if they can.
+    """Fits to all samples except a fold's, by subtraction of the fold's sums if possible.
 
     Parameters
     ----------
     new_model : callable
         Returns an SDCAEstimator.
     X, y, weights
-        Checked.
+        The checked samples.
     l1s, l2s : ndarray, shape (n_values,)
     """
 
@@ -198,7 +198,7 @@ class FoldFits:
             self._all = fits if fits._paths else None
 
     def of(self, train: np.ndarray, test: np.ndarray) -> WarmFits:
-        """Return fits to the samples of `train`."""
+        """Return fits to the samples `train`."""
         X, y, weights = self._samples
         times = np.bincount(np.concatenate([train, test]), minlength=len(y))
         if self._all is None or (times != 1).any() or not weights[train].any():
@@ -229,14 +229,14 @@ def sdca_path(
     X : array or sparse matrix, shape (n_samples, n_features)
     y : array, shape (n_samples,)
     loss : str, default="logistic"
-        One of those of `SDCAClassifier` and `SDCARegressor`.
+        A loss of `SDCAClassifier` or `SDCARegressor`.
     l2s, l1s : int or sequence of float, optional
-        The values of one of the penalties, in any order, or how many: of l1 from the largest useful
-        one down, with which all weights are 0, as `lasso_path` chooses them (for losses with
-        corners it may be a little larger); of l2 from 1e4 to 1e-4. With both, there is a fit for
-        each pair: for each l1, in order, all of l2.
+        The values of a penalty, in any order, or their number. l1 then falls from the smallest
+        value with which all weights are 0, as in `lasso_path` (for losses with corners it may be a
+        little larger); l2 falls from 1e4 to 1e-4. With both, there is a fit for each pair: for each
+        l1, in order, all of l2.
     l1, l2 : float, optional
-        The other penalty; 0 and 1 by default, as of the estimators.
+        The other penalty; 0 and 1 by default, as in the estimators.
     eps : float, optional
         The smallest l1 as a share of the largest, 1e-3 by default, if `l1s` is a number.
     sample_weight : array, shape (n_samples,), optional
@@ -244,7 +244,8 @@ def sdca_path(
     offset : array, shape (n_samples,), or float, optional
         See `SDCARegressor.fit`.
     **options
-        Further options of the estimator. `tol` is 1e-4 by default, and obeyed to the letter.
+        Further options of the estimator. `tol` is 1e-4 by default; solutions are not refined beyond
+        it.
 
     Returns
     -------
@@ -259,7 +260,7 @@ def sdca_path(
 
     Notes
     -----
-    As of `sklearn.linear_model.enet_path`, but for any of the losses, and with an intercept.
+    Like `sklearn.linear_model.enet_path`, but for all losses and with an intercept.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The penalties of a path or a search: given values, or a grid down from the largest useful one."""
+"""The penalties of a path or a search: given values, or a grid that falls from the largest one."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def path_penalties(
     Parameters
     ----------
     l1s, l2s : int, sequence of float or None
-        The values, or how many: l1 from the largest useful one down, l2 from 1e4 to 1e-4.
+        The values, or their number: l1 falls from the largest useful value, l2 from 1e4 to 1e-4.
     l1, l2 : float or None
-        The penalty that has no values; 0 and 1 by default.
+        The penalty without a list of values; 0 and 1 by default.
     eps : float or None
         The smallest l1 as a share of the largest, if `l1s` is a number.
     largest : callable
@@ -46,7 +46,7 @@ def path_penalties(
     Raises
     ------
     InvalidArgumentError
-        If no values are given, or a penalty twice, and for values that are out of range.
+        If no values are given, if a penalty is given twice, and for values out of range.
     ValueError
         For numbers of values that are not positive.
     """
@@ -81,7 +81,7 @@ def path_penalties(
 
 
 def _checked(name: str, values: Any, other: float) -> np.ndarray:
-    """Return the values of a penalty, or the only one."""
+    """Return the given values of a penalty, or its only value."""
     if values is None:
         return np.array([other], np.float64)
     array = np.array(values, np.float64)
@@ -98,12 +98,12 @@ def _checked(name: str, values: Any, other: float) -> np.ndarray:
 def largest_l1(model: SDCAEstimator, data: Samples) -> float:
     """Return an l1 with which all weights are 0, for any l2.
 
-    There is none smaller for smooth losses; of others the duals are not unique.
+    For smooth losses it is the smallest one; for others, the dual variables are not unique.
 
     Raises
     ------
     InvalidArgumentError
-        If a feature has no penalty, so that its weight is not 0.
+        If a feature has no penalty, so that its weight is not 0 for any l1.
     """
     problem = model._problem_of(data, data.n_threads)._replace(l2=1.0)
     factor, scale = model._factor(data.shape[1]), 1.0 if data.scale is None else data.scale
@@ -127,7 +127,7 @@ def largest_l1(model: SDCAEstimator, data: Samples) -> float:
 def _duals_of_constant(
     phi: PointwiseLoss, y: np.ndarray, weights: np.ndarray, intercept: bool
 ) -> np.ndarray:
-    """Return the dual variables of the model without features: minus the losses' derivatives."""
+    """Return the negative derivatives of the losses of the model without features."""
     best = Counts.of(y, weights[None]).best_constant(phi) if intercept else 0.0
     corners = phi.corners(y)
     if not corners:

@@ -1,4 +1,4 @@
-"""The choice of a penalty by cross-validation: folds, their scores, the best, and its fit."""
+"""The choice of a penalty by cross-validation: fits to folds, scores, and the final fit."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from tfopt.linear_model.validation import check_offset, checked_sparse
 
 __all__ = ["PenaltyChoice"]
 
-#: What a refitted model says of its fit.
+#: The attributes that are copied from a refitted model.
 _FITTED = ("coef_", "intercept_", "objective_", "dual_gap_", "n_iter_", "history_", "solver_")
 
 
 class PenaltyChoice(LinearModel):
     """A linear model whose penalty is chosen by cross-validation."""
 
-    #: The estimator of one penalty, and its options that are this estimator's.
+    #: The estimator for one penalty, and the options that both estimators have.
     _kind: Callable[..., SDCAEstimator]
     _options: tuple[str, ...]
 
     def _after_fit(self, model: SDCAEstimator, test: np.ndarray, k: int) -> None:
-        """Take note of a fit to a fold, given the rows held out and the number of its penalty."""
+        """Record a fit to a fold, given the held-out rows and the index of its penalty."""
 
     def _estimator(self, **more: Any) -> SDCAEstimator:
-        """Return an estimator of these options."""
+        """Return an estimator with these options."""
         shared = {name: getattr(self, name) for name in self._options}
         return self._kind(self.loss, **shared, **more)
 
-    # those of the splitter, whatever an estimator around this one passes on
+    # groups are for the splitter, whatever a surrounding estimator passes on
     __metadata_request__fit = {"groups": metadata_routing.UNUSED}
 
     def get_metadata_routing(self) -> Any:
-        """Return how metadata are passed on: to the estimator itself, the splitter and the scorer.
+        """Return the routing of metadata: to the estimator itself, the splitter and the scorer.
 
         Returns
         -------
@@ -69,7 +69,7 @@ class PenaltyChoice(LinearModel):
     def _routed(
         self, sample_weight: Any, groups: Any, params: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the arguments of the splitter and the scorer besides the samples."""
+        """Return the arguments of the splitter and of the scorer, without the samples."""
         if sklearn.get_config()["enable_metadata_routing"]:
             given = {"sample_weight": sample_weight, "groups": groups, **params}
             given = {name: value for name, value in given.items() if value is not None}
@@ -98,7 +98,7 @@ class PenaltyChoice(LinearModel):
         X, y, weights = whole._checked(X, y, sample_weight)
         if y.ndim > 1:
             raise InvalidArgumentError(f"a penalty is chosen for one target, not {y.shape[1]}")
-        X = checked_sparse(X, own=True)  # SciPy takes rows of it
+        X = checked_sparse(X, own=True)  # SciPy will take rows of it
         if (offset := check_offset(offset, X)) is not None and self.scoring is not None:
             raise InvalidArgumentError(
                 f"scoring={self.scoring!r} would predict without the offset: leave scoring out, so "
@@ -151,7 +151,7 @@ class PenaltyChoice(LinearModel):
                 f"scoring={self.scoring!r} is not a number for any penalty: it is not defined for "
                 "some fold, of a single sample for instance; use fewer folds, or leave scoring out"
             )
-        place = int(np.nanargmax(means))  # of equal ones, the strongest
+        place = int(np.nanargmax(means))  # the strongest of equally good ones
         best = order[place]
         self.l1s_, self.l2s_ = l1s, l2s
         self.l1_, self.l2_ = float(l1s[best]), float(l2s[best])

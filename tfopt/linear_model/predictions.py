@@ -35,12 +35,12 @@ __all__ = [
     "has_probabilities",
 ]
 
-#: How many values of X are converted at a time, to stay in the cache.
+#: The number of values of X that are converted at a time, to stay in the cache.
 PIECE = 2**18
 
 
 def _pieces(X: Any) -> Iterator[slice]:
-    """Yield slices of rows for conversion with little memory: X may be memory-mapped."""
+    """Yield slices of rows, so that a conversion takes little memory: X may be memory-mapped."""
     n_rows = X.shape[0]
     in_a_row = (X.nnz if sparse.issparse(X) else X.size) // n_rows + 1
     size = max(1, PIECE // in_a_row)
@@ -49,7 +49,7 @@ def _pieces(X: Any) -> Iterator[slice]:
 
 
 def _sparse_products(X: Any, coef: np.ndarray) -> np.ndarray:
-    """Return the products of a CSR matrix, which another thread may write to meanwhile."""
+    """Return the products of a CSR matrix, even if another thread writes to it meanwhile."""
     ends = X.indptr.astype(np.int64)
     # arrays from a message may be misaligned
     data, indices = (
@@ -153,7 +153,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     @available_if(has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, offset: Any = None) -> np.ndarray:
-        """Return class probabilities: of more than two classes, one-versus-rest ones, normalized.
+        """Return class probabilities; those of more than two classes are scaled to a sum of 1.
 
         For ``loss="multinomial"`` it is the softmax of the scores.
 
@@ -181,7 +181,7 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return logarithms
 
     def _class_scores(self, X: Any, offset: Any) -> np.ndarray:
-        """Return the scores of the second class, or of each of more than two."""
+        """Return the scores of the second class, or of each class if there are more than two."""
         scores = self._scores(X)
         if (known := check_offset(offset, scores, scores.shape[1])) is not None:
             scores += known.reshape(scores.shape)
@@ -211,22 +211,22 @@ class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
         offset : array, shape (n_samples,), or float, optional
-            A known part of each sample's score, as of `LinearRegressor.fit`; 0 by default.
+            A known part of each sample's score, as in `LinearRegressor.fit`; 0 by default.
 
         Returns
         -------
-        ndarray of float64, shape (n_samples,) or, of several targets, (n_samples, n_targets)
+        ndarray of float64, shape (n_samples,) or, for several targets, (n_samples, n_targets)
         """
         scores = self._scores(X, offset)
         phi: PointwiseLoss = LOSSES[self.loss]
         return phi.inverse_link(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, offset: Any = None) -> float:
-        """Return D squared: by which share the loss is below that of the best constant.
+        """Return D squared: 1 - the loss divided by the loss of the best constant.
 
-        For the squared loss that is R squared. With an offset, the constant has the same offset.
-        Of several targets it is the mean; of targets that are all one it is 1 if they are
-        predicted, and 0 otherwise.
+        For the squared loss it is R squared. With an offset, the constant has the same offset. For
+        several targets it is the mean. If all targets are equal, it is 1 for exact predictions and
+        0 otherwise.
 
         Parameters
         ----------
@@ -238,7 +238,7 @@ class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
         Returns
         -------
         float
-            At most 1. For a single sample it is not defined, and NaN, with a warning.
+            At most 1. It is NaN, with a warning, for a single sample.
         """
         weights = None if sample_weight is None else check_weights(sample_weight, X)
         return explained(self._deviances(X, y, weights, offset))
@@ -246,7 +246,7 @@ class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
     def _deviances(
         self, X: Any, y: Any, weights: np.ndarray | None, offset: Any = None
     ) -> tuple[Deviance, ...]:
-        """Return the losses on rows, for each target."""
+        """Return the deviance on rows, for each target."""
         z = np.atleast_2d(self._scores(X).T)
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         targets = np.atleast_2d(y.T)
@@ -263,6 +263,6 @@ class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        loss = LOSSES.get(self.loss)  # an unknown one is refused when it is used
+        loss = LOSSES.get(self.loss)  # an unknown loss is refused when it is used
         tags.target_tags.positive_only = loss is not None and loss.domain is not None
         return tags

@@ -18,7 +18,10 @@ __all__ = ["ProgressBar", "reporting"]
 def reporting(
     verbose: bool, max_iter: int, callback: Callable[[dict[str, Any]], object] | None
 ) -> Iterator[tuple[Callable[[dict[str, Any]], None], Callable[[], bool]]]:
-    """Yield what takes the record of each iteration, and what says whether the callback stopped."""
+    """Yield two functions: one takes the record of each iteration, one tells if the fit must stop.
+
+    The fit must stop if the callback has returned True.
+    """
     lock, stopped, errors = threading.Lock(), threading.Event(), np.geterr()
     with ProgressBar(verbose, max_iter) as progress:
 
@@ -50,7 +53,7 @@ class ProgressBar:
 
     def _update(self, record: dict[str, Any]) -> None:
         if self._bar is not None:
-            # of several problems, which take turns, it shows the one that has come furthest
+            # problems take turns; the bar shows the one with the most iterations
             self._bar.update(max(record["iteration"] - self._bar.n, 0))
             name = "gap" if "gap" in record else "loss"
             self._bar.set_postfix({name: f"{record[name]:.1e}"})

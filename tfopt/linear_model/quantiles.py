@@ -1,4 +1,4 @@
-"""Several quantiles at once: a model for each, with their coefficients in the rows of one."""
+"""Several quantiles at once: a model for each, with a row of coefficients in the estimator."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tfopt.linear_model.evaluation import Deviance
 
 __all__ = ["QuantilesMixin"]
 
-#: What is stacked, a row for each, and what is listed, of a single model's attributes.
+#: The attributes of single models that become rows of arrays, and entries of lists.
 _STACKED = ("coef_", "intercept_", "dual_coef_", "objective_", "dual_gap_")
 _LISTED = ("n_iter_", "history_", "solver_")
 
 
 def _take_names(model: Any, other: Any) -> None:
-    """Set the features of a model to those of another."""
+    """Set the features of a model to those of another model."""
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(other, name):
             setattr(model, name, getattr(other, name))
@@ -29,21 +29,21 @@ class QuantilesMixin:
     """A regressor whose loss may have several values of its parameter."""
 
     def _several(self: Any) -> tuple[float, ...] | None:
-        """Return the values of the loss's parameter, if there are several; None of one."""
-        loss = self._LOSSES.get(self.loss)  # an unknown one is refused elsewhere
+        """Return the values of the loss's parameter if there are several, else None."""
+        loss = self._LOSSES.get(self.loss)  # an unknown loss is refused elsewhere
         option = None if loss is None else loss.option
         values: tuple[float, ...] | None = option and option.several(getattr(self, option.name))
         return values
 
     def _single(self: Any, value: float) -> Any:
-        """Return an estimator of one of the values."""
+        """Return an estimator for one of the values."""
         name = self._phi.option.name
         return type(self)(**{**self.get_params(deep=False), name: value})
 
     def _fit_several(
         self: Any, values: tuple[float, ...], fit: Callable[[Any, float], object]
     ) -> None:
-        """Fit a model for each value by a function, and set the attributes to theirs."""
+        """Fit a model for each value by a function, and collect their attributes."""
         if self.warm_start:
             raise InvalidArgumentError(
                 f"{self._phi.option.name}={list(values)} cannot start from the last fit: set "
@@ -75,13 +75,13 @@ class QuantilesMixin:
         ----------
         X : array or sparse matrix, shape (n_samples, n_features), or as `fit` takes them
         offset : array, shape (n_samples,), or float, optional
-            A known part of each sample's score, as of `fit`; 0 by default.
+            A known part of each sample's score, as in `fit`; 0 by default.
 
         Returns
         -------
         ndarray of float64, shape (n_samples,) or (n_samples, n_targets)
-            Of several quantiles, a column for each. Where they are not in ascending order, a
-            warning says so: each was fitted by itself.
+            Several quantiles have a column each. They are fitted separately, so predictions may
+            cross; if they are not in ascending order, there is a warning.
         """
         predicted: np.ndarray = super().predict(X, offset)  # type: ignore[misc]
         if self._several() is not None:
@@ -99,7 +99,7 @@ class QuantilesMixin:
     def _deviances(
         self: Any, X: Any, y: Any, weights: np.ndarray | None, offset: Any = None
     ) -> tuple[Deviance, ...]:
-        """Return the losses on rows, for each target or value."""
+        """Return the deviance on rows, for each target or value."""
         values = self._several()
         if values is None:
             found: tuple[Deviance, ...] = super()._deviances(X, y, weights, offset)  # type: ignore[misc]

@@ -35,61 +35,62 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
 
     .. math:: \sum_i c_i\, \phi(x_i \cdot w + b; y_i) + l_1 |w|_1 + \frac{l_2}{2} |w|_2^2
 
-    as `LinearClassifier` does; see there for parameters and attributes that are not described here.
+    as `LinearClassifier` does, which describes the other parameters and attributes.
 
     Parameters
     ----------
     loss : str, default="squared"
-        Of r = y - z, where z is the prediction:
+        The loss as a function of r = y - z, where z is the prediction:
 
         - "squared": :math:`r^2 / 2`;
         - "poisson", for counts: half the deviance, :math:`e^z - y z + y \log y - y`;
         - "gamma", for positive amounts: half the deviance, :math:`y e^{-z} + z - 1 - \log y`;
-        - "tweedie", for amounts of which many are 0: half the deviance of a Tweedie distribution of
-          the given power p, :math:`e^{(2-p) z} / (2-p) + y e^{(1-p) z} / (p-1) - y^{2-p} /
+        - "tweedie", for amounts with many zeros: half the deviance of a Tweedie distribution with
+          the power p, :math:`e^{(2-p) z} / (2-p) + y e^{(1-p) z} / (p-1) - y^{2-p} /
           ((p-1)(2-p))`;
-        - "huber": :math:`r^2 / 2`, and linear from a distance of epsilon on, where it is
-          :math:`\epsilon (|r| - \epsilon / 2)` [1]_. There is no scale that would be estimated,
-          unlike in `HuberRegressor`: epsilon is in the units of y.
+        - "huber": :math:`r^2 / 2`, but :math:`\epsilon (|r| - \epsilon / 2)` where
+          :math:`|r| > \epsilon` [1]_. Epsilon is in the units of y: unlike in `HuberRegressor`, no
+          scale is estimated;
         - "quantile": :math:`q\, r` if r is positive, else :math:`(q - 1)\, r` [2]_;
         - "epsilon_insensitive": :math:`\max(0, |r| - \epsilon)`, the loss of liblinear's ``-s 13``
           and of `LinearSVR` [3]_;
-        - "squared_epsilon_insensitive": :math:`\max(0, |r| - \epsilon)^2`, that of ``-s 11``.
+        - "squared_epsilon_insensitive": :math:`\max(0, |r| - \epsilon)^2`, the loss of ``-s 11``.
     l1, l2 : float
         By default 0 and 1, on the scale of the sum of losses. ``Ridge(alpha)`` is ``l2=alpha``;
         ``ElasticNet(alpha, l1_ratio)`` is ``l1 = alpha * l1_ratio * n_samples`` and ``l2 = alpha *
-        (1 - l1_ratio) * n_samples``; ``LinearRegression`` is ``l2 = 0``, which without l1 is for
-        "squared", "poisson", "gamma" and "tweedie", and features that do not depend on each other;
+        (1 - l1_ratio) * n_samples``; ``LinearRegression`` is ``l2 = 0``, which without l1 requires
+        "squared", "poisson", "gamma" or "tweedie", and linearly independent features;
         ``Lasso(alpha)`` is ``l1 = alpha * n_samples`` and ``l2 = 0``;
         ``PoissonRegressor(alpha)``, ``GammaRegressor(alpha)`` and ``TweedieRegressor(power=p,
         alpha=alpha)`` are ``l2 = alpha * sum(sample_weight)``.
     C, penalty_factor, positive
         See `LinearClassifier`.
     epsilon : float, optional
-        The distance from the label beyond which "huber" is linear, above 0 and by default 1.35; or
-        up to which "epsilon_insensitive" and its square are 0, by default 0.1. Other losses have
-        none.
+        The distance from the label beyond which "huber" is linear: above 0, by default 1.35. For
+        "epsilon_insensitive" and its square, the distance up to which they are 0, by default 0.1.
+        Other losses do not use it.
     quantile : float or sequence of float, default=0.5
-        q, between 0 and 1. Other losses have none. For several, in ascending order, a model is
-        fitted for each by itself: `coef_` and the other attributes have a row for each, and
-        `predict` returns as many columns.
+        The q of "quantile", between 0 and 1; other losses do not use it. For several values, in
+        ascending order, separate models are fitted: `coef_` and the other attributes have a row for
+        each, and `predict` returns a column for each.
     power : float, default=1.5
-        p of "tweedie": above 1, that of "poisson", and below 2, that of "gamma".
+        The p of "tweedie", between 1, the power of "poisson", and 2, the power of "gamma".
     fit_intercept, solver, adaptive, num_loss_partitions, max_iter, max_time, tol, n_jobs
-        See `LinearClassifier`; "quantile" and "epsilon_insensitive" have corners as the hinge has,
-        and no curvature.
+        See `LinearClassifier`. "quantile" and "epsilon_insensitive" are piecewise linear like the
+        hinge, so the same solvers apply.
     random_state, warm_start, keep_duals, verbose, callback
         See `LinearClassifier`.
 
     Attributes
     ----------
     coef_ : ndarray of float64, shape (n_features,)
-        Or, if y has several columns, as those of the following, (n_targets, n_features).
+        If y has several columns, (n_targets, n_features); the other attributes then have an entry
+        for each target, too.
     intercept_ : float
     dual_coef_ : ndarray of float64, shape (n_samples,)
     objective_, dual_gap_ : float
-        The minimum is between ``objective_ - dual_gap_`` and ``objective_``, and no loss is
-        negative: so the objective is at least 0, and the gap a share of it.
+        The minimum is between ``objective_ - dual_gap_`` and ``objective_``. Losses are
+        nonnegative, so the objective is, too, and `tol` is a share of it.
     n_iter_ : ndarray of int, shape (1,)
     history_ : list of list of dict
         A single list.
@@ -99,9 +100,9 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
     Raises
     ------
     ValueError
-        For an option out of its range, data that are not finite or do not fit, negative weights;
-        for "poisson" and "tweedie" also for negative targets and, with an intercept, if all are 0;
-        for "gamma" for targets that are not positive.
+        If an option is out of its range, data are not finite or their shapes do not match, or
+        weights are negative; for "poisson" and "tweedie", if targets are negative or, with an
+        intercept, all 0; for "gamma", if targets are not positive.
     NotFiniteError
         If numbers overflow, so that no result is finite.
 
@@ -166,8 +167,8 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
         offset : array, shape (n_samples,), or float, optional
-            A known number that is added to each sample's x . w + b, in the fit and to be given to
-            `predict`, too: of counts, the logarithm of the exposure.
+            A known number that is added to x . w + b of each sample; for counts, the logarithm of
+            the exposure. Pass it to `predict`, too.
 
         Returns
         -------
@@ -213,7 +214,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         return X, y, weights
 
     def _encoded(self, X: Any, y: np.ndarray, weights: np.ndarray) -> Samples:
-        """Return checked samples."""
+        """Return the samples for the solvers."""
         targets = np.ascontiguousarray(np.atleast_2d(y.T))
         with np.errstate(over="ignore"):
             for each in targets:
@@ -226,7 +227,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         return (self._solved_together(samples) if together else None) or super()._solved(samples)
 
     def _solved_together(self, samples: Samples) -> FitResult | None:
-        """Solve for several targets by one factorization, if it applies to each of them."""
+        """Solve for several targets by one factorization, if it applies to all of them."""
         _, n_threads = samples.workers_and_threads()
         problem = self._problem_of(samples, n_threads)
         plan = make_plan(problem, self._parameters(), samples.n_problems)
@@ -238,7 +239,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
             return None
         n = samples.n_problems
         points = [samples.initial_point(problem, None, k) for k in range(n)]
-        with self._solver_options(seed=0) as options:  # nothing is drawn
+        with self._solver_options(seed=0) as options:  # the seed is not used
             paths = paths_of_targets(problem, points, plan)
             results = [path.solve(0.0, problem.l2, options) for path in paths]
         solved = [result for result in results if result is not None]
@@ -250,7 +251,7 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         return FitResult(solved, duals, samples.shift, samples.shape[:1], scale=samples.scale)
 
     def _check_sums(self, weighted: float, squares: float) -> None:
-        """Refuse targets without a minimum, given their weighted sum and that of their squares."""
+        """Refuse targets without a minimum, given their weighted sum and sum of squares."""
         is_log = self._phi.link == "log"
         if is_log and self.fit_intercept and not weighted > 0:
             raise ValueError(
@@ -286,5 +287,5 @@ class LinearRegressor(QuantilesMixin, LinearRegressorMixin, SDCAEstimator):
         return self._phi.initial_intercept(float(weighted / weight))
 
 
-#: An earlier name, which pickles have.
+#: An earlier name, for old pickles.
 SDCARegressor = LinearRegressor

@@ -1,4 +1,4 @@
-"""The signatures of estimators: parameters kept as attributes, some taken from other classes."""
+"""The signatures of estimators: parameters as attributes, some shared with other classes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def keep_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
 
 
 def parameters_of(other: type, without: Container[str] = (), **more: Any) -> Callable[[_C], _C]:
-    """Give a class of estimators the parameters of another except some, and more by keyword.
+    """Give a class of estimators the parameters of another class, except some, and more by keyword.
 
-    Their order, defaults and annotations are those of the other class.
+    Order, defaults and annotations are those of the other class.
     """
     of_other = inspect.signature(other.__init__).parameters  # type: ignore[misc]
     kept = [each for name, each in of_other.items() if name not in without]

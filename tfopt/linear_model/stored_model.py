@@ -1,4 +1,4 @@
-"""The content of model files and documents, and its conversion from and to estimators."""
+"""The content of model files and documents, and the conversion from and to estimators."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ __all__ = [
     "stored_model_of",
 ]
 
-#: By loss: what turns a mean response or probabilities into margins; None: nothing does.
+#: The link of each loss, from a mean response or probabilities to margins; None if there is none.
 LINKS = {name: loss.link for name, loss in LOSSES.items()}
-#: The estimators whose parameters are those of the estimators that are loaded.
+#: The estimators that have the same parameters as the loaded estimators.
 _SAME_PARAMETERS = {
     f"{family}{kind}{ending}"
-    for family in ("Linear", "SDCA")  # the latter are the names of earlier versions
+    for family in ("Linear", "SDCA")  # the latter is the name in earlier versions
     for kind in ("Classifier", "Regressor")
     for ending in ("", "CV")
 }
@@ -48,7 +48,7 @@ _SAME_PARAMETERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """The names of a table's columns, which stay with a model.
+    """The names of a table's columns, which are stored with a model.
 
     Attributes
     ----------
@@ -56,9 +56,9 @@ class Columns:
         None if features have no names.
     label : str or None
     classes : tuple of str, or None
-        If labels are text; as numbers they are then 0, 1, ...
+        The labels, if they are text; their numbers are then 0, 1, ...
     encoding : Encoding or None
-        How the columns become features; None: features are columns.
+        The encoding of the columns as features; None: features are columns.
     """
 
     features: tuple[str, ...] | None = None
@@ -79,7 +79,7 @@ class StoredModel:
     Attributes
     ----------
     weights : ndarray of float64, shape (n_features,)
-        Or, of more than two classes, (n_classes, n_features); or, of several targets, as many.
+        For more than two classes, (n_classes, n_features); for several targets, a row for each.
     bias : ndarray of float64, shape (1,) or (n_classes,)
     loss : str
         One of `LINKS`.
@@ -88,13 +88,13 @@ class StoredModel:
     zero_based : bool
         Whether features are counted from 0.
     optimizer : dict
-        The optimizer's ``get_config()``, or its name alone.
+        The optimizer's ``get_config()``, or only its name.
     settings : dict
         The settings of the training run.
     columns : Columns
     tfopt_version : str
     reading : HashedText or None
-        How text became hashed features.
+        The options with which text was read as hashed features.
     """
 
     weights: np.ndarray
@@ -118,22 +118,22 @@ class StoredModel:
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
-        """The classes as a user knows them: text, or numbers."""
+        """The classes as the user named them: text or numbers."""
         return self.columns.classes or self.classes
 
     @property
     def phi(self) -> PointwiseLoss:
-        """The record of the loss, with its parameter."""
+        """The record of the loss with its parameter."""
         return loss_of(self.loss, self.settings)
 
     @property
     def loss_parameters(self) -> dict[str, float | list[float]]:
-        """The parameter of the loss, or its values, by its name; of the settings, or its default.
+        """The parameter of the loss by its name, a value or several, from the settings or default.
 
         Raises
         ------
         ValueError
-            If the settings have one that is out of range.
+            If a value in the settings is out of range.
         """
         option = LOSSES[self.loss].option
         if option is None:
@@ -144,23 +144,23 @@ class StoredModel:
 
     @property
     def has_several(self) -> bool:
-        """Whether it has coefficients for each of several values of the loss's parameter."""
+        """Whether there are coefficients for several values of the loss's parameter."""
         return any(isinstance(value, list) for value in self.loss_parameters.values())
 
 
 def stored_model_of(estimator: Any, dtype: Any = None) -> StoredModel | HashedModel:
     """Return the stored parts of a fitted estimator of `tfopt.linear_model`.
 
-    `dtype` is that of the weights of hashed features, by default float64.
+    `dtype` is the dtype of the weights of hashed features, float64 by default.
 
     Raises
     ------
     InvalidTypeError
-        If it is another object.
+        If `estimator` is another object.
     NotFittedError
-        If it has not been fitted.
+        If it is not fitted.
     InvalidArgumentError
-        For labels without a type in `LABELS`, and coefficients that are not finite, as `dtype`.
+        For labels without a type in `LABELS`, and coefficients that are not finite in `dtype`.
     """
     if not isinstance(estimator, LinearModel):
         raise InvalidTypeError(
@@ -188,10 +188,10 @@ def stored_model_of(estimator: Any, dtype: Any = None) -> StoredModel | HashedMo
     names = getattr(estimator, "feature_names_in_", None)
     features = None if names is None else tuple(map(str, names))
     encoding = getattr(estimator, "encoding_", None)
-    if encoding is not None and encoding.features != features:  # it was fitted again
+    if encoding is not None and encoding.features != features:  # the model was fitted again
         encoding = None
     parameters = estimator.get_params()
-    # of a choice between penalties, those of the model
+    # a choice between penalties has the parameters of its model
     parameters |= {name: getattr(estimator, f"{name}_", parameters[name]) for name in ("l1", "l2")}
     settings, option = _plain(parameters), LOSSES[estimator.loss].option
     if option is not None and (several := option.several(parameters.get(option.name))):
@@ -216,7 +216,7 @@ def stored_model_of(estimator: Any, dtype: Any = None) -> StoredModel | HashedMo
 
 
 def hashed_form(model: StoredModel) -> HashedModel:
-    """Return a model of text that was hashed as its file has it, without weights that are 0."""
+    """Return a model of hashed text in the form of its file, without weights that are 0."""
     known = model.loss, model.labels, model.reading, model.optimizer, model.settings
     return _hashed_model(np.atleast_2d(model.weights), model.bias, *known)
 
@@ -258,13 +258,13 @@ def _hashed_model(
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that are numbers, text or None, as types of Python."""
+    """Return the settings that are numbers, text or None, as Python types."""
     plain = {name: _as_plain(value) for name, value in settings.items()}
     return {name: value for name, value in plain.items() if _is_plain(value)}
 
 
 def _as_plain(value: Any) -> Any:
-    """Return a number of any type as one of Python's, and other values as they are."""
+    """Return a number as a Python type, and other values unchanged."""
     if isinstance(value, np.generic):
         value = value.item()
     is_other = isinstance(value, numbers.Real) and not isinstance(value, (int, float))
@@ -278,7 +278,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _parameters_of(model: StoredModel, kind: type[SDCAEstimator]) -> dict[str, Any]:
-    """Return the parameters of an estimator that are known of a model."""
+    """Return the parameters of an estimator that a model has stored."""
     names: Iterable[str] = kind._PARAMETERS
     if model.optimizer.get("name") in _SAME_PARAMETERS:
         names = kind._get_param_names()
@@ -294,7 +294,7 @@ def _parameters_of(model: StoredModel, kind: type[SDCAEstimator]) -> dict[str, A
 
 
 def estimator_of(model: StoredModel | HashedModel) -> Any:
-    """Return an estimator that predicts as a stored model does."""
+    """Return an estimator with the predictions of a stored model."""
     estimator: Any
     if isinstance(model, HashedModel):
         return _hashed_estimator(model)

@@ -1,4 +1,4 @@
-"""Facts about a table's columns, gathered from its rows in any order and any blocks."""
+"""Facts about a table's columns, from its rows in any order and any blocks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Facts", "Kind", "Table", "distinct_values", "facts_of", "median_of",
 
 Kind: TypeAlias = Literal["number", "time", "text"]
 
-#: The most different texts of a column that are counted.
+#: The largest number of different texts of a column that are counted.
 MOST_TEXTS = 2**20
-#: The most values of which a median is exact; of more it is rounded, as little as needed.
+#: The largest number of values with an exact median; of more values it is rounded as necessary.
 MOST_VALUES = 2**16
-#: Rows that are looked at together, so that they stay in the cache.
+#: The number of rows that are processed at a time, to stay in the cache.
 PIECE = 2**12
 
 
 def pieces_of(rows: int) -> Iterator[slice]:
-    """Yield slices of so many rows."""
+    """Yield the slices of PIECE rows that cover a number of rows."""
     return (slice(start, min(start + PIECE, rows)) for start in range(0, rows, PIECE))
 
 
@@ -34,13 +34,13 @@ class Table:
     Attributes
     ----------
     values : ndarray of float64, shape (rows, columns)
-        Of a column of numbers these, of times days since 1970, of text the number of each text in
-        `levels`; NaN where a value is missing.
+        Numbers, times as days since 1970, and texts as their indices in `levels`; NaN for a missing
+        value.
     names : tuple of str
     kinds : tuple of str
         "number", "time" or "text".
     levels : tuple of tuple of str
-        The texts of each column, in any order; none unless its kind is "text".
+        The texts of each column, in any order; empty for other kinds than "text".
     """
 
     values: np.ndarray
@@ -63,11 +63,11 @@ class Facts:
     name : str
     kind : str
     rows, missing : int
-        How many rows there are, and in how many of them the value is missing.
+        The number of rows, and of rows without a value.
     mean, squares : float
-        Of the values, and the sum of their squared distances from it; 0 where nothing needs them.
+        The mean of the values, and the sum of their squared distances from it; 0 if not needed.
     texts : dict
-        How often each text occurs.
+        The count of each text.
     """
 
     name: str
@@ -105,7 +105,7 @@ _WORDS = {"number": "numbers", "time": "dates", "text": "text"}
 
 
 def facts_of(table: Table, scale: bool) -> tuple[Facts, ...]:
-    """Return facts about each column of a table; for numbers the mean if `scale`."""
+    """Return facts about each column of a table; numbers have a mean only if `scale` is True."""
     rows = len(table.values)
     missing = np.zeros(len(table.names), np.int64)
     for piece in pieces_of(rows):
@@ -130,7 +130,7 @@ def facts_of(table: Table, scale: bool) -> tuple[Facts, ...]:
 
 
 def _few(name: str, texts: dict[str, int]) -> dict[str, int]:
-    """Return the texts of a column; refuse so many that it must be free text."""
+    """Return the counts of texts; refuse a column with so many that it must be free text."""
     if len(texts) > MOST_TEXTS:
         raise InvalidArgumentError(
             f"the column {name!r} has more than {MOST_TEXTS} different texts: leave it out"
@@ -139,10 +139,10 @@ def _few(name: str, texts: dict[str, int]) -> dict[str, int]:
 
 
 def distinct_values(table: Table, columns: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the distinct values of columns in ascending order, and how often each occurs.
+    """Return the distinct values of columns in ascending order, with their counts.
 
-    Of more than `MOST_VALUES`, all are rounded towards 0 to the most bits that leave no more. That
-    depends on which values there are, and neither on their order nor on the blocks they are in.
+    If there are more than `MOST_VALUES`, all are rounded towards 0 to the largest number of bits
+    that leaves no more. The result depends neither on the order of rows nor on their blocks.
     """
     found = []
     for k in columns:

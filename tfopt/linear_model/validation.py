@@ -102,7 +102,7 @@ def check_offset(offset: Any, X: Any, n_scores: int = 1) -> np.ndarray | None:
 def without_offset(
     phi: Any, y: np.ndarray, weights: np.ndarray, offset: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | float]:
-    """Return targets and weights that have the same minimum, and the factors of the duals."""
+    """Return targets and weights with the same minimum, and factors for the dual variables."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         targets, factor = phi.without_offset(y.T, offset)
         weights = weights * factor
@@ -124,11 +124,11 @@ def check_total(total: float) -> None:
 
 
 def checked_sparse(X: Any, name: str = "X", own: bool = False) -> Any:
-    """Refuse a sparse matrix with indices out of bounds, before they are used.
+    """Refuse a sparse matrix with indices out of bounds before they are used.
 
-    SciPy reads outside of arrays whose indices another thread changes after they were checked. So
-    a matrix that it is to convert, or any one that is to be `own`, is returned with indices that
-    no other thread has; kernels check those that they read.
+    SciPy would read outside of arrays if another thread changed indices after their check. So a
+    matrix that SciPy will convert, or any matrix if `own` is True, is returned with a private copy
+    of its indices. Kernels check the indices that they read.
     """
     if not sparse.issparse(X) or X.format not in ("csr", "csc", "coo"):
         return X
@@ -151,17 +151,17 @@ def checked_sparse(X: Any, name: str = "X", own: bool = False) -> Any:
 
 
 def _kind_of(X: Any) -> Any:
-    """Return SciPy's own class of a matrix or an array of a format."""
+    """Return SciPy's class for the format of a matrix or an array."""
     arrays = {"csr": sparse.csr_array, "csc": sparse.csc_array, "coo": sparse.coo_array}
     matrices = {"csr": sparse.csr_matrix, "csc": sparse.csc_matrix, "coo": sparse.coo_matrix}
     return (arrays if isinstance(X, sparse.sparray) else matrices)[X.format]
 
 
 def is_plain_matrix(X: Any) -> bool:
-    """Tell whether scikit-learn's validation would return X, of checked arrays, as it is.
+    """Return whether scikit-learn's validation would return X, with checked arrays, unchanged.
 
-    Its validation takes much longer than learning from a few samples. Return False for everything
-    that it might convert, refuse or warn of.
+    That validation takes much longer than learning from a few samples. The answer is False for
+    everything that it might convert, refuse or warn about.
     """
     if type(X) is np.ndarray:
         values = X
@@ -181,7 +181,7 @@ def is_plain_matrix(X: Any) -> bool:
 
 
 def is_plain_vector(y: Any, n_samples: int) -> bool:
-    """Tell whether scikit-learn's validation would return labels as they are."""
+    """Return whether scikit-learn's validation would return labels unchanged."""
     return (
         type(y) is np.ndarray
         and y.shape == (n_samples,)
@@ -190,10 +190,10 @@ def is_plain_vector(y: Any, n_samples: int) -> bool:
 
 
 def class_labels(y: np.ndarray) -> np.ndarray:
-    """Return the distinct labels, ascending; refuse labels that are not those of classes.
+    """Return the distinct labels, ascending; refuse labels that are not classes.
 
-    scikit-learn's check takes longer than many fits, so it is called only where it could refuse
-    them or warn that they are many.
+    scikit-learn's check takes longer than many fits, so it is called only if it could refuse the
+    labels or warn that there are many.
     """
     if y.dtype.kind not in "biufU":
         check_classification_targets(y)
@@ -207,7 +207,7 @@ def class_labels(y: np.ndarray) -> np.ndarray:
 
 
 def _distinct(y: np.ndarray) -> np.ndarray:
-    """Return the distinct labels, ascending; those of two classes without sorting."""
+    """Return the distinct labels, ascending; two classes are found without sorting."""
     if y.dtype.kind != "U" and y.size:
         low, high = y.min(), y.max()
         if ((y == low) | (y == high)).all():
@@ -250,11 +250,11 @@ def class_factors(class_weight: Any, classes: np.ndarray, sums: np.ndarray) -> n
 
 
 class CheckedData:
-    """A model that checks the features that it is given, and changes as a whole or not at all."""
+    """A model that checks its features, and whose changes are all or nothing."""
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Restore all attributes if anything is raised, interrupts included."""
+        """Restore all attributes after any exception, including an interrupt."""
         before = self.__dict__.copy()
         try:
             yield
@@ -264,14 +264,14 @@ class CheckedData:
             raise
 
     def _validate_features(self, X: Any, reset: bool, **options: Any) -> Any:
-        """Return X as an array or a CSR matrix, and y if it is among the options."""
+        """Return X as an array or a CSR matrix, and y if the options have it."""
         X = checked_sparse(X)
         has_labels = "y" in options
         if is_plain_matrix(X) and (not has_labels or is_plain_vector(options["y"], X.shape[0])):
             if reset:
                 self.n_features_in_ = X.shape[1]
                 self.__dict__.pop("feature_names_in_", None)
-            # coefficients that were set by hand come without the number of features
+            # coefficients that were set by hand have no number of features
             n_features = getattr(self, "n_features_in_", X.shape[1])
             if not hasattr(self, "feature_names_in_") and X.shape[1] == n_features:
                 return (X, options["y"]) if has_labels else X
@@ -281,7 +281,7 @@ class CheckedData:
 
 
 class EachPenalty:
-    """An estimator whose weights may have penalties of their own."""
+    """An estimator whose weights may have separate penalties."""
 
     penalty_factor: Any = None
     positive: Any = False
@@ -295,7 +295,7 @@ class EachPenalty:
     _phi: Any
 
     def _check_factor(self, solvers: list[str]) -> None:
-        """Refuse factors out of range, and penalties of each weight for solvers without them."""
+        """Refuse factors out of range, and separate penalties for solvers without them."""
         if not isinstance(self.positive, (bool, np.bool_)):
             raise InvalidArgumentError(f"positive must be True or False, not {self.positive!r}")
         factor = self._factors
@@ -343,7 +343,7 @@ class EachPenalty:
         return None if factor.ndim == 1 and (factor == 1).all() else factor
 
     def _factor(self, n_features: int) -> np.ndarray | None:
-        """Return the factors of as many features."""
+        """Return the penalty factors for this number of features."""
         if self.penalty_factor is not None and len(self.penalty_factor) != n_features:
             raise InvalidArgumentError(
                 f"penalty_factor has {len(self.penalty_factor)} numbers, and X has {n_features} "
@@ -353,6 +353,6 @@ class EachPenalty:
 
     @property
     def _is_plain(self) -> bool:
-        """Whether all weights have the same penalty, of features that are scaled for it."""
+        """Whether all weights have the same penalty once the features are scaled for it."""
         factor = self._factors
         return not self.positive and (factor is None or (self.l1 == 0 and bool(factor.all())))
