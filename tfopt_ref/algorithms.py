@@ -1,9 +1,9 @@
-"""The optimizers: which rule a step is, with which slots and hyperparameters.
+"""The optimizers: the rule of a step, its slots and its hyperparameters.
 
-`ALGORITHMS` is the table: a step, or a function that returns one. A function names what it needs of
-these: the number t of the step, the first of which is 1, its learning rate lr, what the step before
-has kept, and the optimizer's settings. Hyperparameters are computed in double precision; a rule
-rounds them to the variable's dtype.
+`ALGORITHMS` is the table: each entry is a step, or a function that returns one. The parameters of a
+function are those that it needs of: the number t of the step, counted from 1, its learning rate lr,
+the number kept by the last step, and the optimizer's settings. Hyperparameters are computed in
+double precision; a rule rounds them to the variable's dtype.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from tfopt_ref.training_op import TrainingOp
 class Step(NamedTuple):
     """A step of an optimizer.
 
-    `slots` are the names of the rule's slots, in its order, with their first values or the settings
-    that are these. `hypers` are the hyperparameters that have a formula of their own. `rows` is the
-    rule of a gradient of some rows, if it is another; `duplicates` says what rows named several
-    times mean to it. `whole` are the variables that it takes as a whole: "tensors", whose norms it
-    needs, or "vectors", which are a row to it. `kept` is what the next step needs beside the slots.
+    `slots` are the names of the rule's slots, in its order, with their first values or the names of
+    settings that have these. `hypers` are the hyperparameters with a formula of their own. `rows`
+    is the rule for a gradient of some rows, if it differs; `duplicates` is its treatment of
+    repeated rows. `whole` are the variables that need a gradient of the whole: "tensors", whose
+    norms it uses, or "vectors", which it treats as a row. `kept` is the number that the next step
+    needs in addition to the slots.
     """
 
     rule: TrainingOp
@@ -58,7 +59,7 @@ def step_of(name: str, config: Mapping[str, Any], t: int, lr: float, kept: float
 
 
 def arguments_of(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a function names as parameters."""
+    """Return the values of the function's parameters."""
     return {name: given[name] for name in signature(function).parameters}
 
 
@@ -72,8 +73,8 @@ def sgd(lr, momentum, nesterov):
 def adam(amsgrad):
     """Step by the mean gradient over the root of its mean square (Kingma, Ba 2015, section 2).
 
-    With the largest mean square so far: Reddi, Kale, Kumar 2018. In TensorFlow a gradient of some
-    rows is one of the whole with zeros elsewhere.
+    AMSGrad uses the largest mean square so far (Reddi, Kale, Kumar 2018). In TensorFlow a gradient
+    of some rows is a gradient of the whole with zeros elsewhere.
     """
     if amsgrad:
         dense, rows = rules.apply_adam_with_amsgrad, rules.apply_keras_adam_with_amsgrad
@@ -84,7 +85,7 @@ def adam(amsgrad):
 def nadam(t, kept, beta_1, decay):
     """Step as Adam, by the mean gradient that the next step would take (Dozat 2016).
 
-    The momentum of step t is mu(t); the product of those of all steps is kept.
+    The momentum of step t is mu(t); the product of the momenta of all steps is kept.
     """
     base = float(np.float32(0.96))  # as TensorFlow has it
 
@@ -100,7 +101,8 @@ def nadam(t, kept, beta_1, decay):
 def rmsprop(momentum, centered):
     """Divide by the root of the mean squared gradient (Tieleman, Hinton 2012).
 
-    Centered, by its standard deviation (Graves 2013). With momentum epsilon is under the root.
+    If centered, divide by its standard deviation (Graves 2013). With momentum, epsilon is under the
+    root.
     """
     slots = {"mg": 0, "rms": 0} if centered else {"rms": 0}
     if momentum > 0:
@@ -126,7 +128,7 @@ def ftrl(
 
 
 def signum(momentum):
-    """Step by the sign of the mean gradient (Bernstein et al. 2018): Lion of equal betas."""
+    """Step by the sign of the mean gradient (Bernstein et al. 2018): Lion with equal betas."""
     return Step(rules.apply_lion, {"m": 0}, {"beta1": momentum, "beta2": momentum})
 
 
@@ -143,9 +145,10 @@ def radam(t, beta_2):
 
 
 def adopt(t, beta_2):
-    """Average quotients of gradients and the root mean square before (Taniguchi et al. 2024).
+    """Average quotients of gradients and the previous root mean square (Taniguchi et al. 2024).
 
-    In the first step, which has none, the limit is 0: the mean square becomes the squared gradient.
+    The first step has no mean square: its limit is 0, and the squared gradient becomes the mean
+    square.
     """
     hypers = {"beta2": 0.0 if t == 1 else beta_2, "limit": (t - 1) ** 0.25}
     return Step(rules.apply_adopt, {"m": 0, "v": 0}, hypers)
@@ -176,7 +179,7 @@ def schedule_free_adamw(lr, kept):
 
 
 def averaged(lr, kept):
-    """Return the sum of the squared rates of all steps, which is kept, and this one's share."""
+    """Return the sum of the squared rates of all steps, to keep, and this step's share of it."""
     total = (kept or 0.0) + lr * lr
     return total, lr * lr / total if total > 0 else 0.0
 
@@ -186,7 +189,7 @@ def schedule_free_average(y: np.ndarray, offset: np.ndarray, beta: float) -> np.
     return y - (1 / beta - 1) * offset
 
 
-#: By the names of tfopt's classes. Decay of weights is not the algorithm's: see `optimizer_step`.
+#: The steps by the names of tfopt's classes. For the decay of weights, see `optimizer_step`.
 ALGORITHMS: dict[str, Step | Callable[..., Step]] = {
     "ADOPT": adopt,
     "AdEMAMix": ademamix,
@@ -219,7 +222,7 @@ ALGORITHMS: dict[str, Step | Callable[..., Step]] = {
     "ScheduleFreeAdamW": schedule_free_adamw,
     "ScheduleFreeSGD": schedule_free_sgd,
     "Signum": signum,
-    # Step as Adam, by another mean square (Zaheer et al. 2018).
+    # Step as Adam, with additive changes of the mean square (Zaheer et al. 2018).
     "Yogi": Step(rules.apply_yogi, {"m": 0, "v": "initial_accumulator_value"}),
 }
 
@@ -231,7 +234,10 @@ def adafactor_step(
     config: Mapping[str, Any], w: np.ndarray, slots: Mapping[str, np.ndarray] | None,
     grad: np.ndarray, t: int, lr: float,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:  # fmt: skip
-    """Return a variable and its slots after a step: means of rows and columns, or of elements."""
+    """Return a variable and its slots after a step.
+
+    The slots are means of rows and columns, or of elements.
+    """
     shape = w.shape
     shapes = {"v": shape} if w.ndim < 2 else {"r": shape[:-1], "c": (*shape[:-2], shape[-1])}
     slots = slots or {slot: np.zeros(shape, w.dtype) for slot, shape in shapes.items()}
@@ -246,7 +252,7 @@ def adafactor(
 ):  # fmt: skip
     """Return the variable and the slots after a step (Shazeer, Stern 2018, algorithms 4 and 5).
 
-    The means are NumPy's of arrays in the order of C.
+    Means are those of NumPy for arrays in C order.
     """
     if not w.size:
         return w, dict(slots)
@@ -265,7 +271,7 @@ def adafactor(
             root = np.sqrt(np.maximum(product, np.finfo(real).tiny))  # the product may underflow
         else:
             root = np.sqrt(means["v"])
-        if weight_decay > 0:  # decoupled: what shrinks does not depend on the gradient
+        if weight_decay > 0:  # decoupled: the decay does not depend on the gradient
             x = real(1 - lr * weight_decay) * x
         u = g / root
         u = u / real(max(1.0, _rms(u) / clip_threshold))

@@ -1,8 +1,8 @@
 """The arithmetic of the rules: NumPy's, with denormals flushed to zero or not.
 
-The rules are plain expressions. Which arithmetic they mean is decided by the arrays passed through
-them: ordinary ones give gradual underflow, :class:`Flushed` ones flush every operand and every
-result, as the processor does in the mode the kernels run in.
+The rules are plain expressions. Their operands decide the arithmetic: ordinary arrays have gradual
+underflow; :class:`Flushed` arrays flush every operand and every result, as the processor does in
+the mode of the kernels.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def get_flush_denormals() -> bool:
 
 
 def operand(values: Any, dtype: Any) -> np.ndarray:
-    """Return the values as an operand of a rule, in the arithmetic that is set.
+    """Return the values as an operand of a rule, in the chosen arithmetic.
 
-    Flushing is modelled for real numbers. In an operation on complex ones it happens within.
+    Flushing is modelled for real numbers. In complex operations it happens within the operation.
     """
     array = np.asarray(values, dtype)
     if _flush and array.dtype.kind == "f":
@@ -57,7 +57,7 @@ class Flushed(np.ndarray):
 
 
 def _plain(x: Any) -> Any:
-    """Return an operand as NumPy's own class, flushed; those of this class are already."""
+    """Return an operand as NumPy's class, flushed; operands of this class are flushed already."""
     if isinstance(x, Flushed):
         return x.view(np.ndarray)
     return flushed(x) if isinstance(x, np.ndarray) else x
@@ -72,9 +72,9 @@ def flushed(x: np.ndarray) -> np.ndarray:
 def _was_tiny(ufunc: Any, inputs: list[Any], dtype: np.dtype[Any]) -> np.ndarray:
     """Whether a result became the smallest normal number only in the denormals' coarser grid.
 
-    The processor calls a result tiny if it is so when rounded to full precision. Products and
-    quotients just below the smallest normal number are, though gradual underflow, with fewer bits
-    left, rounds them up to it. The same operation, scaled into the normal range, tells.
+    The processor calls a result tiny if it is tiny after rounding to full precision. Products and
+    quotients just below the smallest normal number are tiny, although gradual underflow, which has
+    fewer bits, rounds them up to it. The same operation, scaled into the normal range, shows it.
     """
     scale = dtype.type(2) ** 64
     with np.errstate(all="ignore"):
@@ -84,19 +84,19 @@ def _was_tiny(ufunc: Any, inputs: list[Any], dtype: np.dtype[Any]) -> np.ndarray
 
 
 def select(condition: Any, where_true: Any, where_false: Any) -> Any:
-    """Choose element by element; a chosen value passes as it is."""
+    """Choose element by element; a chosen value stays unchanged."""
     chosen = np.where(condition, where_true, where_false)
     return chosen.view(Flushed) if _flush else chosen
 
 
 def computed(dtype: Any) -> np.dtype[Any]:
-    """Return the dtype in which numbers of a dtype are computed: float32 for those of 16 bits."""
+    """Return the dtype of computations with a dtype: float32 for 16 bits, else the same."""
     dtype = np.dtype(dtype)
     return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
-    """Return a dtype by its name; that of bfloat16 is of ml_dtypes."""
+    """Return a dtype by its name; bfloat16 is from ml_dtypes."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -139,5 +139,5 @@ def shrink(x: Any, threshold: Any) -> Any:
 
 
 def power(x: Any, exponent: Any) -> Any:
-    """Return x to the exponent; by a square root where that is exact about it."""
+    """Return x to the exponent; for 0.5, by the square root, which is rounded correctly."""
     return np.sqrt(x) if exponent == 0.5 else np.power(x, exponent)

@@ -1,6 +1,6 @@
 """Pooled rows of tables, bag by bag, and the gradient of a table.
 
-Denormal numbers are kept here, whatever is set for steps.
+Denormal numbers are kept here, independently of the setting for steps.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 from tfopt_ref.arithmetic import computed
 from tfopt_ref.update import Rows
 
-# The rows in a bag, and the weight of each; all are 1 if there are none.
+# The rows in a bag, and their weights; without weights, all are 1.
 Bag = tuple[Sequence[int], Sequence[float]]
 
 
 def lookup(table: np.ndarray, bags: Sequence[Bag], pooling: str) -> np.ndarray:
     """Return the sum or mean of the rows of each bag.
 
-    Rows of 16 bits are added up in float32, and the result is rounded once.
+    Rows of 16 bits are added in float32, and the result is rounded once.
 
     Parameters
     ----------
@@ -38,10 +38,10 @@ def lookup(table: np.ndarray, bags: Sequence[Bag], pooling: str) -> np.ndarray:
 
 
 def gradient(g: np.ndarray, bags: Sequence[Bag], pooling: str) -> Rows:
-    """Return the gradient of the table, given that of the pooled rows.
+    """Return the gradient of the table, given the gradient of the pooled rows.
 
-    It has one row for each distinct id, in the order of their first occurrence. Sums of 16 bits are
-    computed in float32, and rounded once.
+    It has one row for each distinct id, in the order of first occurrences. Sums of 16 bits are
+    computed in float32 and rounded once.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def _times(x: np.ndarray, weight: float) -> np.ndarray:
 
 
 def _divided(x: np.ndarray, weights: Sequence[float]) -> np.ndarray:
-    """Divide by the sum of weights, added up in the real dtype; zeros if that is 0."""
+    """Divide by the sum of the weights, added in the real dtype; return zeros if the sum is 0."""
     real = x.real.dtype.type
     total = real(0)
     for weight in weights:

@@ -15,7 +15,7 @@ from tfopt_ref.norms import factors, norm, sum_of_squares
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> np.ndarray:
-    """Clip each element to two bounds: where they contradict each other, to the smaller one."""
+    """Clip each element to two bounds; if they contradict each other, to clip_value_min."""
     t = np.asarray(t)
     with np.errstate(all="ignore"):
         low, high = (np.asarray(b).astype(t.dtype) for b in (clip_value_min, clip_value_max))
@@ -23,12 +23,12 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any) -> np.ndarra
 
 
 def minimum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the smaller, or NaN if either is; a if they are equal."""
+    """Return the smaller, or NaN if either is NaN; a if they are equal."""
     return np.where((b < a) | (b != b), b, a)
 
 
 def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the larger, or NaN if either is; a if they are equal."""
+    """Return the larger, or NaN if either is NaN; a if they are equal."""
     return np.where((b > a) | (b != b), b, a)
 
 
@@ -38,9 +38,9 @@ def maximum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def clip_by_norm(
     t: Any, clip_norm: Any, axes: Any = None, *, nonfinite: str = "propagate"
 ) -> np.ndarray:
-    """Scale each slice of t along the axes whose norm is above clip_norm down to it.
+    """Scale each slice of t along the axes down to the norm clip_norm if its norm is larger.
 
-    Slices without a finite norm stay as they are, if `nonfinite` is "skip".
+    Slices without a finite norm stay unchanged if `nonfinite` is "skip".
     """
     t = np.asarray(t)
     limits = np.maximum(np.asarray(clip_norm).astype(np.float64), 0.0)
@@ -51,19 +51,19 @@ def clip_by_norm(
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any) -> np.ndarray:
-    """Scale a tensor whose norm, divided by its number of elements, is above clip_norm to it."""
+    """Scale a tensor down to clip_norm if its norm divided by its number of elements is larger."""
     t = np.asarray(t)
     return clip_by_norm(t, np.asarray(clip_norm).astype(np.float64) * t.size)
 
 
 def normalized(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Return axes as numbers from 0 on; all of them for None."""
+    """Return axes as numbers from 0; all axes for None."""
     listed = range(ndim) if axes is None else np.asarray(axes).flat
     return tuple(sorted(int(axis) % ndim for axis in listed))
 
 
 def norms_of_slices(t: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the norms over some axes, which become 1, as roots and exponents."""
+    """Return the norms over some axes, which get the length 1, as roots and exponents."""
     shape = tuple(1 if axis in axes else n for axis, n in enumerate(t.shape))
     roots, exponents = np.zeros(shape), np.zeros(shape, np.int64)
     for index in np.ndindex(shape):
@@ -73,7 +73,7 @@ def norms_of_slices(t: np.ndarray, axes: tuple[int, ...]) -> tuple[np.ndarray, n
 
 
 def scaled(t: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return t * first * second, computed in their type; what is multiplied by 1 as it is."""
+    """Return t * first * second, computed in their type; factors of 1 change nothing."""
     dtype = first.dtype
     with np.errstate(all="ignore"):
         product = operand(t, dtype) * operand(first, dtype)
@@ -87,7 +87,7 @@ def scaled(t: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def global_norm(t_list: Sequence[Any], dtype: Any = None) -> Any:
     """Return the norm of all elements of all tensors; None is left out.
 
-    It is rounded once, to `dtype` or to that of the tensors.
+    It is rounded once, to `dtype` or to the dtype of the tensors.
     """
     tensors = [np.asarray(t) for t in t_list if t is not None]
     return rounded(*norm(tensors), tensors if dtype is None else [np.empty((), dtype)])
@@ -103,9 +103,10 @@ def rounded(root: Any, exponent: int, tensors: list[np.ndarray]) -> Any:
 def clip_by_global_norm(
     t_list: Sequence[Any], clip_norm: Any, use_norm: Any = None, *, nonfinite: str = "propagate"
 ) -> tuple[list[Any], Any]:
-    """Scale all tensors by one factor, so that their norm is at most clip_norm; return that, too.
+    """Scale all tensors by one factor such that their norm is at most clip_norm; return both.
 
-    Without a finite norm they become NaN, unless `nonfinite` is "skip", or there is no limit.
+    The second result is the norm before. Without a finite norm the tensors become NaN, unless
+    `nonfinite` is "skip" or there is no limit.
     """
     tensors = [None if t is None else np.asarray(t) for t in t_list]
     present = [t for t in tensors if t is not None]
@@ -136,7 +137,7 @@ def clip_by_value_grad(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the gradients of clip_by_value to its three arguments.
 
-    Each element's goes to the argument that was chosen; to t in a tie, and if t is NaN.
+    The gradient of an element goes to the chosen argument; in a tie and if t is NaN, to t.
     """
     grad, t = np.asarray(grad), np.asarray(t)
     low, high = (np.asarray(b).astype(t.dtype) for b in (clip_value_min, clip_value_max))
@@ -170,7 +171,7 @@ def clip_by_norm_grad(
 
 
 def unbroadcast(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array summed over the axes along which a shape was broadcast to its shape."""
+    """Sum an array over the axes along which `shape` was broadcast to the shape of the array."""
     padded = (1,) * (array.ndim - len(shape)) + shape
     axes = tuple(axis for axis, n in enumerate(padded) if n != array.shape[axis])
     wide = np.int64 if array.dtype.kind in "iu" else np.float64

@@ -1,7 +1,7 @@
 """FTRL-Proximal: linear models that learn from a stream, in batches of sparse rows.
 
-In the symbols of McMahan et al. ("Ad click prediction: a view from the trenches", 2013): a weight w
-has a sum n of squared gradients and a sum z of gradients less sigma * w; the learning rate is
+In the notation of McMahan et al. ("Ad click prediction: a view from the trenches", 2013), a weight
+w has a sum n of squared gradients, and a sum z of gradients minus sigma * w; its learning rate is
 alpha / (beta + sqrt(n)).
 """
 
@@ -17,12 +17,12 @@ from tfopt_ref.losses import Loss
 
 __all__ = ["Learned", "Rule", "fit", "has_ended", "learn"]
 
-#: The features that an example has, and their values.
+#: The features of an example, and their values.
 Row = tuple[Sequence[int], Sequence[float]]
 
 
 class Rule(NamedTuple):
-    """How a model learns; w averages over the steps after so many rows (0: it does not)."""
+    """The parameters of learning; w is averaged over the steps after `average` rows (0: never)."""
 
     phi: Loss
     alpha: float
@@ -42,11 +42,11 @@ class Learned(NamedTuple):
     table : ndarray, shape (n_features + 1, n_scores, 3)
         w, n and z of each feature and, last, of the intercept.
     losses : list of two floats
-        The weighted sum of the losses, each before its batch is learned; the sum of the weights.
+        The weighted sum of the losses, each before its batch was learned; the sum of the weights.
     sums : ndarray, shape (n_features + 1, n_scores)
-        Of w after each step that is averaged.
+        The sum of w over the averaged steps.
     averaged, seen : int
-        The number of these steps, and that of rows.
+        The number of averaged steps, and the number of rows.
     """
 
     table: np.ndarray
@@ -62,7 +62,7 @@ def learn(
 ) -> Learned:  # fmt: skip
     """Return the state after learning rows in an order; y has a label for each score.
 
-    An intercept is the weight of a feature 1, without penalties; the offset is a known part of the
+    The intercept is the unpenalized weight of a feature 1; the offset is a known part of the
     scores.
     """
     o = np.zeros(len(x)) if offset is None else offset
@@ -97,7 +97,7 @@ def learn(
 def stepped(
     wnz: np.ndarray, g: float, rule: Rule, l1: float, l2: float
 ) -> tuple[float, float, float]:
-    """Return the new w, n and z, given a gradient g; l2 is half the paper's, as TensorFlow's is."""
+    """Return the new w, n and z, given a gradient g; l2 is half the paper's, as in TensorFlow."""
     w, n, z = wnz.tolist()
     more = n + g * g
     z += g - (math.sqrt(more) - math.sqrt(n)) / rule.alpha * w
@@ -116,7 +116,7 @@ def fit(
     rule: Rule, x: Sequence[Row], y: np.ndarray, c: np.ndarray, orders: Iterable[Sequence[int]],
     start: Learned, *, tol: float, n_iter_no_change: int,
 ) -> tuple[Learned, int]:  # fmt: skip
-    """Learn in epochs until the mean loss no longer falls; return the state and their number."""
+    """Learn in epochs until the mean loss stops falling; return the state and number of epochs."""
     means: list[float] = []
     for order in orders:
         epoch = learn(rule, x, y, c, order, start._replace(losses=[0.0, 0.0]))
@@ -129,10 +129,10 @@ def fit(
 
 
 def has_ended(values: Sequence[float], tol: float, n_iter_no_change: int) -> bool:
-    """Tell whether each of the last values is not below all before it by tol.
+    """Return whether none of the last values is below all earlier values by tol.
 
-    Of the first value none is before it. For the scores of held-out samples, which are to rise, the
-    values are their negatives.
+    The first value always counts as an improvement. For the scores of held-out samples, which
+    should rise, the values are their negatives.
     """
     if len(values) <= n_iter_no_change:
         return False

@@ -1,6 +1,6 @@
 """Rows of text as hashed features: fields, their names, and the hash of a name.
 
-A row becomes pairs of a name and a value; `hashed` adds the values up by the hashes of the names.
+A row becomes pairs of a name and a value; `hashed` adds the values of each hash of names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pair = tuple[bytes, float]
 
 
 def rows(text: bytes, sep: bytes, quotes: bool = True) -> list[list[bytes]]:
-    """Return the fields of each row of well-formed text; blank lines are no rows."""
+    """Return the fields of each row of well-formed text, without blank lines."""
     found = []
     while text:
         if text.startswith((b"\n", b"\r\n")):
@@ -54,9 +54,9 @@ def fields(text: bytes, sep: bytes, quotes: bool = True) -> tuple[list[bytes], b
 
 
 def named(row: Sequence[bytes], names: Sequence[bytes], numeric: Iterable[int]) -> list[list[Pair]]:
-    """Return the features of each column: none of an empty field, and else one.
+    """Return the features of each column: one, or none if the field is empty.
 
-    Text v in a column c is the feature c=v of value 1, a number the feature c of its value.
+    Text v in a column c is the feature c=v with value 1; a number is the feature c with its value.
     """
     features: list[list[Pair]] = []
     for k, (name, field) in enumerate(zip(names, row, strict=True)):
@@ -70,7 +70,7 @@ def named(row: Sequence[bytes], names: Sequence[bytes], numeric: Iterable[int]) 
 
 
 def namespaces(line: bytes) -> dict[bytes, list[Pair]]:
-    """Return the features of each namespace of a line of Vowpal Wabbit's text."""
+    """Return the features of each namespace of a line in Vowpal Wabbit's format."""
     spaces: dict[bytes, list[Pair]] = {}
     for part in line.split(b"|")[1:]:
         words = part.split()
@@ -89,7 +89,7 @@ def crossed(one: Sequence[Pair], other: Sequence[Pair]) -> list[Pair]:
 
 
 def hashed(pairs: Iterable[Pair], n_hashes: int) -> dict[int, float]:
-    """Return the sums of the values by the hash of the name, whose sign they take."""
+    """Return the sum of the values for each hash of names, with the sign of the hash."""
     sums: dict[int, float] = {}
     for name, value in pairs:
         if value:
@@ -100,7 +100,7 @@ def hashed(pairs: Iterable[Pair], n_hashes: int) -> dict[int, float]:
 
 
 def murmur3(text: bytes) -> int:
-    """Return MurmurHash3 (x86, 32 bits, seed 0) as a number with a sign."""
+    """Return MurmurHash3 (x86, 32 bits, seed 0) as a signed number."""
 
     def rotated(x: int, by: int) -> int:
         return (x << by | x >> (32 - by)) % 2**32

@@ -1,4 +1,4 @@
-"""Gradients limited before a step: to bounds, then by norms."""
+"""Limits of gradients before a step: bounds of elements, then norms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfopt_ref.clip_ops import maximum, minimum, scaled
 from tfopt_ref.norms import factors, norm
 from tfopt_ref.update import Gradient, Rows, mapped, summed, times, values_of
 
-# A gradient, what its duplicates mean, and what multiplies it.
+# A gradient, the treatment of its repeated rows, and its factor.
 Limited = tuple[Gradient, str, float]
 
 
@@ -20,15 +20,15 @@ def limited(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, duplicates: Sequence[str],
     known: float | None = None,
 ) -> list[Limited]:  # fmt: skip
-    """Return each gradient, what its duplicates mean, and a factor by which it keeps the limits.
+    """Return each gradient, the treatment of its repeated rows, and a factor to keep the limits.
 
-    A rule multiplies by it, and does not round the product. Where rows are summed first, the sums
-    are those of the products, and are rounded. If the norm of all gradients is known, that is used.
+    A rule multiplies by the factor without rounding the product. Where rows are summed first, the
+    products are summed, and the sums are rounded. `known` is the norm of all gradients, if known.
     """
     if not has_limits(config):
         return [(grad, how, scale) for grad, how in zip(grads, duplicates, strict=True)]
     if config.get("merge") == "before":
-        duplicates = ["error"] * len(duplicates)  # there are none
+        duplicates = ["error"] * len(duplicates)  # no row is repeated
     found: list[Limited] = []
     grads, made = scales(grads, config, scale, known)
     for grad, (first, second), how in zip(grads, made, duplicates, strict=True):
@@ -44,7 +44,7 @@ def limited(
 def copied(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, known: float | None = None
 ) -> list[Gradient]:
-    """Return gradients times a scale, and limited, each rounded to its dtype."""
+    """Return gradients multiplied by a scale and limited, each rounded to its dtype."""
     grads = [times(grad, scale) for grad in grads]
     if not has_limits(config):
         return list(grads)
@@ -61,10 +61,10 @@ def has_limits(config: Mapping[str, Any]) -> bool:
 def scales(
     grads: Sequence[Gradient], config: Mapping[str, Any], scale: float, known: float | None
 ) -> tuple[list[Gradient], list[tuple[Any, Any]]]:
-    """Return gradients with their elements clipped, and two factors of each that limit the norm.
+    """Return gradients with clipped elements, and two factors for each that limit the norm.
 
-    The limits are those of the gradients times a scale. The second factor is 1, unless the product
-    of both is not a normal number.
+    The limits apply to the gradients times a scale. The second factor is 1, unless the product of
+    both is not a normal number.
     """
     if config.get("merge") == "before":
         grads = [summed(grad) if isinstance(grad, Rows) else grad for grad in grads]
@@ -83,7 +83,7 @@ def scales(
 
 
 def densified(grad: Gradient, variable: np.ndarray) -> np.ndarray:
-    """Return a gradient of some rows of a variable as one of all, with zeros elsewhere."""
+    """Return a gradient of some rows as a gradient of the whole variable, with zeros elsewhere."""
     if not isinstance(grad, Rows):
         return grad
     rows = summed(grad)

@@ -4,16 +4,15 @@ Minimize, over w and b, ::
 
     P(w, b) = sum of c_i * phi(x_i . w + b; y_i) + l1 * |w|_1 + l2 / 2 * |w|**2
 
-where phi counts from its least value; or maximize, over the a_i, the dual of Shalev-Shwartz and
+where phi is shifted to a minimum of 0; or maximize, over the a_i, the dual of Shalev-Shwartz and
 Zhang ("Accelerated proximal stochastic dual coordinate ascent", 2014) ::
 
     D(a) = -sum of c_i * phi*(-a_i; y_i) - l2 / 2 * |S(v)|**2,   v = sum of c_i * a_i * x_i / l2
 
-with ``S(v) = sign(v) * max(|v| - l1 / l2, 0)``, where for a b the sum of c_i * a_i has to be 0.
-With an l2 of 0, ``|sum of c_i * a_i * x_i|`` may nowhere be above l1. Where the largest D is, w is
-S(v). If each weight has a factor, it multiplies l1 and l2; if none may be negative, l1 is infinite
-below 0.
-Whichever method finds w, b and a: the minimum is between P - gap and P.
+with ``S(v) = sign(v) * max(|v| - l1 / l2, 0)``. If there is a b, the sum of c_i * a_i must be 0. If
+l2 is 0, each element of ``|sum of c_i * a_i * x_i|`` must be at most l1. At the maximum of D, w is
+S(v). If each weight has a factor, it multiplies l1 and l2; if weights must be nonnegative, l1 is
+infinite below 0. For any w, b and a, the minimum is between P - gap and P.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from tfopt_ref.losses import Loss, root
 
 __all__ = ["Problem", "best_bias", "dot", "gap", "penalty_gap", "primal", "row", "rows_of"]
 
-#: The sparse features of an example, and the dense ones: their values, and the weights' places.
+#: The sparse and the dense features of an example: their values, and the indices of the weights.
 Row = tuple[list[tuple[float, int]], list[tuple[float, int]]]
 Numbers = Sequence[float] | np.ndarray
 
 
 class Problem(NamedTuple):
-    """Examples with features x, labels y and weights c; a loss, and its penalties."""
+    """Examples with features x, labels y and weights c; a loss, and the penalties."""
 
     x: Sequence[Row]
     y: Numbers
@@ -47,7 +46,7 @@ class Problem(NamedTuple):
     positive: bool = False
 
     def penalties(self, n_weights: int) -> list[tuple[float, float, float]]:
-        """Return l1 below 0 and above it, and l2, of each weight."""
+        """Return for each weight l1 below 0, l1 above 0, and l2."""
         factor = np.ones(n_weights) if self.factor is None else np.asarray(self.factor, float)
         below = np.full(n_weights, math.inf) if self.positive else self.l1 * factor
         parts = below, self.l1 * factor, self.l2 * factor
@@ -55,7 +54,7 @@ class Problem(NamedTuple):
 
 
 def row(indices: Any, values: Any, dense: Any = (), n_weights: int = 0) -> Row:
-    """Return an example's features; the weights of the dense ones are the last."""
+    """Return an example's features; the weights of the dense features come last."""
     first = n_weights - len(dense)
     return (
         [(float(x), int(j)) for x, j in zip(values, indices, strict=True)],
@@ -64,7 +63,7 @@ def row(indices: Any, values: Any, dense: Any = (), n_weights: int = 0) -> Row:
 
 
 def rows_of(X: Any) -> list[Row]:
-    """Return the examples' features of an array or a CSR matrix."""
+    """Return the features of the examples in an array or a CSR matrix."""
     if isinstance(X, np.ndarray):
         return [row([], [], x, X.shape[1]) for x in X]
     ends = [slice(*pair) for pair in zip(X.indptr[:-1], X.indptr[1:], strict=True)]
@@ -72,7 +71,7 @@ def rows_of(X: Any) -> list[Row]:
 
 
 def dot(x: Row, v: np.ndarray, shrink: float = 0.0) -> float:
-    """Return x . S(v), its sparse part and its dense part each added up in four sums."""
+    """Return x . S(v); its sparse part and its dense part are each added in four sums."""
     total = 0.0
     for part in x:
         s = [0.0, 0.0, 0.0, 0.0]
@@ -104,7 +103,7 @@ def weighted_sum(problem: Problem, a: Numbers, n_weights: int) -> np.ndarray:
 
 
 def best_bias(problem: Problem, w: np.ndarray) -> float:
-    """Return the b that is best for w: where the slope of the losses, which grows, is 0."""
+    """Return the best b for w: where the slope of the losses, which increases, is 0."""
     pairs = [(float(c), dot(x, w), float(y)) for x, y, c in zip(*problem[:3], strict=True)]
     return root(lambda b: math.fsum(c * problem.phi.slope(z + b, y) for c, z, y in pairs), 0.0)
 
@@ -118,9 +117,10 @@ def primal(problem: Problem, w: np.ndarray, b: float) -> float:
 
 
 def gap(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> float:
-    """Return P(w, b) - D(a) as a sum of terms that are not negative: a difference would be rounding
+    """Return P(w, b) - D(a) as a sum of nonnegative terms, the Fenchel-Young gaps.
 
-    The terms are Fenchel's and Young's, of each loss and of the penalty of each weight.
+    Each loss and the penalty of each weight has one. The difference of P and D itself would have a
+    large rounding error.
     """
     u = weighted_sum(problem, a, len(w))
     terms = zip(w.tolist(), u.tolist(), problem.penalties(len(w)), strict=True)
@@ -129,7 +129,7 @@ def gap(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> float:
 
 
 def losses(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> list[float]:
-    """Return c * (phi(z) + phi*(-a) + a * z) of each prediction z, for a = 0 the losses."""
+    """Return c * (phi(z) + phi*(-a) + a * z) for each prediction z; for a = 0, the losses."""
     return [
         float(c) * problem.phi.gap(float(a_i), float(y), dot(x, w) + b)
         for x, y, c, a_i in zip(*problem[:3], a, strict=True)
@@ -138,7 +138,7 @@ def losses(problem: Problem, w: np.ndarray, b: float, a: Numbers) -> list[float]
 
 
 def penalty(w: float, of: tuple[float, float, float]) -> float:
-    """Return ``g(w) = l1 * |w| + l2 / 2 * w**2``, given l1 below 0 and above it, and l2."""
+    """Return ``g(w) = l1 * |w| + l2 / 2 * w**2``, given l1 below 0, l1 above 0, and l2."""
     below, above, l2 = of
     return (above * w if w >= 0 else -below * w) + l2 / 2 * w * w
 

@@ -1,9 +1,9 @@
 """The losses of linear models: value, slope, conjugate, and the step of a dual variable.
 
-In the symbols of Shalev-Shwartz and Zhang: an example has the features x, the label y (-1 or 1 for
-losses of classes), the prediction wx = x . w and the dual variable a. Three formulas have all of
-the losses: `Quadratic` where phi is linear and quadratic in pieces, `Logistic`, and `Tweedie` of
-counts and amounts.
+In the notation of Shalev-Shwartz and Zhang, an example has the features x, the label y (-1 or 1 for
+losses of classes), the prediction wx = x . w and the dual variable a. Three classes cover all
+losses: `Quadratic` for piecewise linear or quadratic phi, `Logistic`, and `Tweedie` for counts and
+amounts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGEST = math.log(sys.float_info.max)
 class Loss:
     """A convex function phi of wx, given y, and its conjugate phi*."""
 
-    #: phi* is strongly convex by so much: phi is 1 / gamma-smooth. Where it is not, a stand-in.
+    #: The strong convexity of phi*: phi is 1 / gamma-smooth. A substitute if phi is not smooth.
     gamma: float
 
     def value(self, wx: float, y: float) -> float:
@@ -34,20 +34,20 @@ class Loss:
         raise NotImplementedError
 
     def conjugate(self, a: float, y: float) -> float:
-        """``phi*(-a)``: the largest -a * z - phi(z), infinite where a cannot be"""
+        """``phi*(-a)``: the largest -a * z - phi(z), infinite outside the range of a"""
         raise NotImplementedError
 
     def gap(self, a: float, y: float, wx: float) -> float:
-        """``phi(wx) + phi*(-a) + a * wx``, by Fenchel and Young not negative
+        """``phi(wx) + phi*(-a) + a * wx``, nonnegative by the Fenchel-Young inequality
 
-        It is 0 where -a = phi'(wx). For a = 0 it is phi(wx) above its least value.
+        It is 0 if -a = phi'(wx). For a = 0 it is phi(wx) minus its least value.
         """
         return self.value(wx, y) + self.conjugate(a, y) + a * wx
 
     def step(self, a: float, y: float, wx: float, K: float) -> float:
         """The a' that maximizes ``-phi*(-a') - (a' - a) * wx - K / 2 * (a' - a)**2``
 
-        With a' = -phi'(z), the derivative is 0 where z, the new prediction, is wx + K * (a' - a).
+        The derivative is 0 if a' = -phi'(z), where z = wx + K * (a' - a) is the new prediction.
         """
         return -self.slope(root(lambda z: z - wx + K * (self.slope(z, y) + a), wx), y)
 
@@ -55,7 +55,7 @@ class Loss:
 class Quadratic(Loss):
     """A loss with ``phi*(-a) = gamma / 2 * a**2 + epsilon * |a| - a * y``, for low <= a <= high.
 
-    Everything follows: phi(wx) is the largest ``-a * wx - phi*(-a)``. Of a loss of classes low and
+    All else follows: phi(wx) is the largest ``-a * wx - phi*(-a)``. For losses of classes, low and
     high are the limits of y * a.
     """
 
@@ -84,7 +84,7 @@ class Quadratic(Loss):
         return self.gamma / 2 * a * a + self.epsilon * abs(a) - a * y
 
     def step(self, a: float, y: float, wx: float, K: float) -> float:
-        """The best positive a', or the best negative one, moved between the limits."""
+        """The best positive or the best negative a', clipped to the limits."""
         r = y - wx - self.gamma * a
         positive = max(a + ratio(r - self.epsilon, K + self.gamma), 0.0)
         negative = min(a + ratio(r + self.epsilon, K + self.gamma), 0.0)
@@ -114,9 +114,9 @@ class Logistic(Loss):
 class Tweedie(Loss):
     """phi(wx) = exp(k * wx) / k + y * exp(-m * wx) / m,   k = 2 - p, m = p - 1
 
-    Half the deviance of a distribution of the power p, from 1 to 2, whose mean is exp(wx). In the
-    limit the second term is -y * wx for p = 1 (Poisson), and for p = 2 (Gamma) the first is wx.
-    Poisson's is as TensorFlow has it; the others count from their least value, that at log(y).
+    It is half the deviance of a distribution with the power p, from 1 to 2, and the mean exp(wx).
+    In the limit, the second term is -y * wx for p = 1 (Poisson), and the first term is wx for p = 2
+    (Gamma). Poisson is defined as in TensorFlow; the others are minus their least value, at log(y).
     """
 
     gamma = 1.0
@@ -125,7 +125,7 @@ class Tweedie(Loss):
         self.k, self.m = 2 - p, p - 1
 
     def step(self, a: float, y: float, wx: float, K: float) -> float:
-        """As of any loss, but finite: where a tiny K leads on, to an exponential of exp(709)."""
+        """As for any loss, but kept finite: for a tiny K, up to an exponential of exp(709)."""
         z = root(lambda z: z - wx + K * (self.slope(z, y) + a), wx) if K > 0 else wx
         z = min(z, 709 / self.k) if self.k > 0 else z
         z = max(z, (log(y) - 709) / self.m) if self.m > 0 else z
@@ -145,13 +145,13 @@ class Tweedie(Loss):
         return exp(wx) - y * wx if self.m == 0 else self.gap(0.0, y, wx)
 
     def slope(self, wx: float, y: float) -> float:
-        """exp(k * wx) - y * exp(-m * wx), without cancellation where wx is near log(y)"""
+        """exp(k * wx) - y * exp(-m * wx), without cancellation for wx near log(y)"""
         if self.m == 0 or log(y) - wx > 1:
             return exp(self.k * wx) - (y if self.m == 0 else exp(log(y) - self.m * wx))
         return -exp(self.k * wx) * math.expm1(log(y) - wx)
 
     def tangent(self, a: float, y: float) -> float:
-        """Where phi' is -a; infinite where it only comes near that, NaN where it does not."""
+        """The z with phi'(z) = -a; infinite if -a is only a limit of phi', NaN if there is none."""
         if self.m == 0:
             return log(y - a)
         if self.k == 0:
@@ -164,12 +164,12 @@ class Tweedie(Loss):
         )  # fmt: skip
 
     def above_least(self, a: float, y: float) -> float:
-        """-a * z - phi(z) at the tangent z, before phi counts from its least value"""
+        """-a * z - phi(z) at the tangent z, before phi is shifted by its least value"""
         z, b = self.tangent(a, y), a + self.linear(y)
         return (-b * z if b != 0 else 0.0) - sum(exp(c + r * z) for c, r in self.exponentials(y))
 
     def gap(self, a: float, y: float, wx: float) -> float:
-        """phi(wx) above its tangent with the slope -a: of its exponentials, without cancellation"""
+        """phi(wx) minus its tangent with the slope -a, by its exponentials, without cancellation"""
         z = self.tangent(a, y)
         if math.isnan(z):
             return math.inf
@@ -177,7 +177,7 @@ class Tweedie(Loss):
 
 
 def above_tangent(c: float, r: float, wx: float, z: float) -> float:
-    """Return exp(c + r * wx) above the tangent of this function at z."""
+    """Return exp(c + r * wx) minus the tangent of this function at z."""
     height, start, d = exp(c + r * wx), exp(c + r * z), r * (wx - z)
     if start == 0:
         return height
@@ -185,7 +185,7 @@ def above_tangent(c: float, r: float, wx: float, z: float) -> float:
 
 
 def root(f: Callable[[float], float], near: float) -> float:
-    """Return where f, which increases, passes 0: halve a bracket until its ends are neighbours."""
+    """Return the root of an increasing f: halve a bracket until its ends are neighbours."""
     low, high, width = near, near, 1.0
     while f(low) > 0:
         low, width = low - width, 2 * width
@@ -197,12 +197,12 @@ def root(f: Callable[[float], float], near: float) -> float:
 
 
 def ratio(t: float, C: float) -> float:
-    """Return t / C, which without a curvature C is infinite, or 0 for t = 0."""
+    """Return t / C; for C = 0, it is infinite, or 0 if t = 0."""
     return t / C if C > 0 else math.copysign(math.inf, t) if t != 0 else 0.0
 
 
 def exp(t: float) -> float:
-    """Return the exponential, which is infinite where it overflows."""
+    """Return the exponential, or infinity if it overflows."""
     return math.exp(t) if t <= LARGEST else math.inf
 
 
@@ -210,7 +210,7 @@ def log(t: float) -> float:
     return math.log(t) if t > 0 else -math.inf if t == 0 else math.nan
 
 
-#: By TensorFlow's names, and others like them: the loss with a parameter, if it has one.
+#: The losses by TensorFlow's names and similar ones, as functions of their parameter.
 LOSSES: dict[str, Callable[[float], Loss]] = {
     "logistic_loss": lambda _: Logistic(),
     "squared_loss": lambda _: Quadratic(1.0),
@@ -228,5 +228,5 @@ LOSSES: dict[str, Callable[[float], Loss]] = {
 
 
 def loss_named(name: str, parameter: float = 1.0) -> Loss:
-    """Return a loss by its name; one without a parameter ignores it."""
+    """Return a loss by its name; a loss without a parameter ignores `parameter`."""
     return LOSSES[name](parameter)

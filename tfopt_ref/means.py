@@ -1,4 +1,4 @@
-"""The weighted mean of several arrays, and of what they are below a base."""
+"""The weighted mean of several arrays, or of the differences from a base."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def weighted_mean(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return sum_k w_k x_k / sum_k w_k, or with a base sum_k w_k (base - x_k) / sum_k w_k.
 
-    Members are added in their order, each product and sum rounded in the type in which is
-    computed. Those that are not finite are skipped, or propagate. Of one array for each member.
+    Members, one array each, are added in their order; each product and sum is rounded in the dtype
+    of the computation. Members that are not finite are skipped, or propagate.
 
     McMahan et al.: Communication-efficient learning of deep networks from decentralized data,
     AISTATS 2017.

@@ -1,4 +1,4 @@
-"""How norms are computed: in float64, in an order that is the same on every machine."""
+"""Norms, computed in float64 in the same order on every machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPAN = 65536
 
 
 def sum_in_lanes(x: np.ndarray) -> np.float64:
-    """Return the sum of x: element i goes to lane i mod 256, then half the lanes to the other."""
+    """Return the sum of x: element i is added to lane i mod 256; lanes are then added by halves."""
     rows = np.zeros((-(-x.size // LANES), LANES))
     rows.flat[: x.size] = x
     lanes = np.zeros(LANES)
@@ -26,13 +26,13 @@ def sum_in_lanes(x: np.ndarray) -> np.float64:
 
 
 def sum_in_spans(arrays: list[np.ndarray]) -> np.float64:
-    """Return the sum of all elements: that of the sums of spans, none longer than 65 536."""
+    """Return the sum of all elements: the sum over spans of at most 65 536 elements."""
     spans = [x[i : i + SPAN] for x in arrays for i in range(0, x.size, SPAN)]
     return sum_in_lanes(np.array([sum_in_lanes(span) for span in spans]))
 
 
 def widened(array: np.ndarray) -> np.ndarray:
-    """Return the elements in C order, in float64; denormals of the computed type flushed."""
+    """Return the elements in C order in float64, with denormals of the computed dtype flushed."""
     wide: np.ndarray = operand(array, computed(array.dtype)).ravel().astype(np.float64)
     return wide
 
@@ -51,7 +51,7 @@ def sum_of_squares(array: np.ndarray) -> np.float64:
 def norm(arrays: list[np.ndarray]) -> tuple[np.float64, int]:
     """Return root and exponent: the norm of all elements is root * 2**exponent.
 
-    The exponent is 0, unless squares of float64 over- or underflow: then the elements are scaled
+    The exponent is 0, unless squares of float64 overflow or underflow: then the elements are scaled
     so that the largest is about 1.
     """
     with np.errstate(all="ignore"):
@@ -69,7 +69,7 @@ def norm(arrays: list[np.ndarray]) -> tuple[np.float64, int]:
 
 
 def factors(root: Any, exponent: Any, limit: Any, dtype: Any) -> tuple[Any, Any]:
-    """Return first and second: multiplied by both, norms of root * 2**exponent keep the limits.
+    """Return two factors: multiplied by both, norms of root * 2**exponent keep the limits.
 
     The second is 1, unless the whole factor is too small to be a normal number of the dtype.
     """
@@ -85,5 +85,5 @@ def factors(root: Any, exponent: Any, limit: Any, dtype: Any) -> tuple[Any, Any]
         keep = (limit == np.inf) | (root <= np.ldexp(limit, np.negative(exponent)))
         first = np.where(keep, 1, factor).astype(dtype)
         second = np.where(twice & ~keep, 2.0**smallest, 1).astype(dtype)
-        rounded_up = first == 1  # then the second is the whole factor
+        rounded_up = first == 1  # the second is then the whole factor
         return np.where(rounded_up, second, first), np.where(rounded_up, first, second)

@@ -1,4 +1,4 @@
-"""A step of one optimizer: its rate, gradients clipped, weights decayed, a rule, a constraint."""
+"""A step of one optimizer: its rate, clipping of gradients, weight decay, a rule, a constraint."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ State = Mapping[str, Any]
 Variables = Mapping[str, np.ndarray]
 Pairs = Sequence[tuple[str, Gradient]]
 Constraints = Mapping[str, Callable[[np.ndarray], np.ndarray]]
-# The variables and the state after a step, and whether it was taken.
+# The variables and the state after a step, and whether the step was taken.
 Result = tuple[dict[str, np.ndarray], dict[str, Any], bool]
 
 
 class Asked(NamedTuple):
-    """The settings of a step: gradients times `scale`; if `finite`, only if all are finite.
+    """The settings of a step: gradients are multiplied by `scale`.
 
-    A variable that has a constraint becomes what that makes of it. A `norm` that is known is used
-    for that of all gradients before they are scaled, and must be finite, too.
+    With `finite`, a step is only taken if all gradients are finite, and `norm` if it is given. A
+    constraint maps the new value of its variable to another. `norm` is the norm of all gradients
+    before they are scaled, if it is known.
     """
 
     scale: float = 1.0
@@ -39,7 +40,7 @@ class Asked(NamedTuple):
 def plain(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
-    """Return the variables and the state after a step, and whether it was taken."""
+    """Return the variables and the state after a step, and whether the step was taken."""
     if asked.finite and not (all_finite(grads) and np.isfinite(asked.norm or 0)):
         return dict(variables), dict(state), False
     name, config, t = optimizer["class_name"], optimizer["config"], state["iterations"] + 1
@@ -74,12 +75,12 @@ def all_finite(grads: Pairs) -> bool:
 
 
 def rate(name: str, config: Mapping[str, Any], t: int) -> float:
-    """Return the learning rate of step t; TensorFlow rounds that of a schedule to float32."""
+    """Return the learning rate of step t; TensorFlow rounds the rate of a schedule to float32."""
     given = config["learning_rate"]
     lr = schedules.rate(given, t - 1)
     if config.get("compat") == "tensorflow" and isinstance(given, dict):
         lr = float(np.float32(lr))
-    decay = 0.0 if name == "Nadam" else config["decay"]  # that of Nadam is its momentum's
+    decay = 0.0 if name == "Nadam" else config["decay"]  # Nadam's decay is for its momentum
     return lr / (1 + decay * (t - 1))
 
 
@@ -87,7 +88,7 @@ def rate(name: str, config: Mapping[str, Any], t: int) -> float:
 
 
 def decay(step: Step, config: Mapping[str, Any], variable: str, lr: float) -> dict[str, float]:
-    """Return how an update lets a variable decay, if that is not a term of its rule's gradient."""
+    """Return the decay options of an update, if decay is not a term of the rule's gradient."""
     strength = config.get("weight_decay")
     if not strength or "weight_decay" in step.hypers or is_excluded(config, variable):
         return {}
@@ -96,12 +97,12 @@ def decay(step: Step, config: Mapping[str, Any], variable: str, lr: float) -> di
 
 
 def is_excluded(config: Mapping[str, Any], variable: str) -> bool:
-    """Return whether a variable's weights do not decay."""
+    """Return whether a variable is excluded from weight decay."""
     return any(re.search(p, variable) for p in config.get("exclude_from_weight_decay", ()))
 
 
 def without_decay(step: Step) -> Step:
-    """Return the step of a variable whose weights do not decay; LAMB and LARS do not adapt it."""
+    """Return the step without weight decay; LAMB and LARS do not adapt such a variable's rate."""
     off = {"weight_decay": 0.0, "adapts": False}
     named = {*step.hypers, *step.rule.flags}
     return step._replace(hypers={**step.hypers, **{k: v for k, v in off.items() if k in named}})
@@ -114,9 +115,9 @@ def clip(
     step: Step, config: Mapping[str, Any], variables: Variables, grads: Pairs, asked: Asked,
     decays: Sequence[Mapping[str, float]],
 ) -> list[Limited]:  # fmt: skip
-    """Return limited gradients, each dense if the step needs the variable as a whole.
+    """Return limited gradients; each is dense if the step needs a gradient of the whole.
 
-    Rows that are named several times are summed first where their variable decays.
+    Repeated rows are summed first if their variable decays.
     """
     given = [grad for _, grad in grads]
     whole = [is_whole(step, variables[v]) for v, _ in grads]
@@ -132,7 +133,7 @@ def clip(
 
 
 def is_whole(step: Step, variable: np.ndarray) -> bool:
-    """Return whether a step needs the gradient of a variable as a whole."""
+    """Return whether a step needs a gradient of the whole variable."""
     return step.whole == "tensors" or (step.whole == "vectors" and variable.ndim < 2)
 
 
@@ -160,7 +161,7 @@ def rule(
 
 
 def shaped(array: np.ndarray, of: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """Return an array in another's shape if it has a number for each element of a variable."""
+    """Return an array in the shape of `like` if it has a number for each element of `of`."""
     return array.reshape(like.shape) if array.shape == of.shape and not is_blocks(array) else array
 
 
@@ -170,8 +171,9 @@ def stepped(
 ) -> list[np.ndarray]:  # fmt: skip
     """Return a variable and its slots after a step.
 
-    A step of some rows leaves the others alone if it is "lazy". If they "catch_up", they end where
-    a dense step by a gradient of zero takes them; in TensorFlow, where the rule of rows does.
+    A step of some rows leaves the others unchanged in the "lazy" mode. In the "catch_up" mode, they
+    end where a dense step with a gradient of zero takes them; in the "tensorflow" mode, where the
+    rule for rows takes them.
     """
     if not isinstance(grad, Rows):
         return updated(step.rule, arrays, grad, step.hypers, **options)

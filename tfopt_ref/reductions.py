@@ -1,4 +1,4 @@
-"""Sums over the elements of rows, in rules whose steps of an element depend on others."""
+"""Sums over the elements of rows, for rules in which the step of an element depends on others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfopt_ref.norms import sum_in_spans
 
 
 def mean_square(x: np.ndarray) -> Any:
-    """Return the mean of the squares of each row, in double precision, as norms are summed."""
+    """Return the mean square of each row in double precision, summed as norms are."""
     n = math.prod(x.shape[1:])
     squares = np.asarray(wide(x) * wide(x)).reshape(-1, n)
     sums = [sum_in_spans([row]) for row in squares]
@@ -20,11 +20,11 @@ def mean_square(x: np.ndarray) -> Any:
 
 
 def square_sum(x: np.ndarray) -> Any:
-    """Return the sum of the squares of all elements, in double precision, as norms are summed."""
+    """Return the sum of the squares of all elements in double precision, summed as norms are."""
     squares = np.asarray(wide(x) * wide(x))
     return operand(sum_in_spans([squares.reshape(-1)]), np.float64)
 
 
 def of_its_row(numbers: Any, like: np.ndarray) -> Any:
-    """Return one number for each row in a shape that fits the elements of `like`."""
+    """Return one number for each row in a shape that broadcasts to the elements of `like`."""
     return numbers.reshape((*like.shape[:1], *(1 for _ in like.shape[1:])))

@@ -1,4 +1,4 @@
-"""Stochastic rounding to bfloat16: up or down at random, so that the mean is the number."""
+"""Stochastic rounding to bfloat16: up or down at random, so that the expectation is the number."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _MASK = (1 << 64) - 1
 
 
 def rounded(x: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Return numbers of float32 as bfloat16.
+    """Return float32 numbers rounded to bfloat16.
 
-    Between two numbers of bfloat16 there are 2^16 steps of float32. A number k steps away from the
-    one nearer to zero goes to the other if k plus the noise, which has 16 bits, is 2^16 or more.
-    Beyond the largest finite number of bfloat16 the nearest is taken.
+    Between two bfloat16 numbers there are 2^16 steps of float32. A number that is k steps from the
+    one nearer to zero goes to the other if k plus the noise of 16 bits is at least 2^16. Beyond the
+    largest finite bfloat16 number, rounding is to nearest.
     """
     import ml_dtypes
 
@@ -36,12 +36,12 @@ def noise(seed: int, step: int, variable: int, operand: int, index: np.ndarray) 
     seed, step, variable, operand : int
         Steps are counted from 1, the variables of a step and the operands of a rule from 0.
     index : ndarray of int
-        The elements' indices in the array, in the order of C.
+        The indices of the elements in the array, in C order.
 
     Notes
     -----
-    Two elements share a hash of 32 bits, of which one gets the low half and one the high half: two
-    rounds of xor-shift and multiplication. The second one begins with the key of the array.
+    Two elements share a hash of 32 bits: one gets the low half, the other the high half. The hash
+    has two rounds of xor-shift and multiplication. The second round begins with the array's key.
     """
     key = keyed(keyed(keyed(0, seed), step), variable)
     pair = np.asarray(index, np.uint64) // np.uint64(2)
@@ -59,7 +59,7 @@ def noise(seed: int, step: int, variable: int, operand: int, index: np.ndarray) 
 
 
 def keyed(key: int, number: int) -> int:
-    """Return a key of 64 bits with one more number: a step of SplitMix64 (Steele et al. 2014)."""
+    """Mix a number into a key of 64 bits by a step of SplitMix64 (Steele et al. 2014)."""
     z = ((key ^ number) + 0x9E3779B97F4A7C15) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -1,7 +1,7 @@
 """Learning rates that change with the step: formulas in float64.
 
-In each of them `s` is the step, the first of which is 0. The other arguments have the names that a
-schedule's configuration gives them.
+In each of them `s` is the step, counted from 0. The other arguments have the names of a schedule's
+configuration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def periods(s: float, decay_steps: float, staircase: bool) -> Any:
 def piecewise_constant_decay(
     s: float, *, boundaries: Sequence[float], values: Sequence[float]
 ) -> Any:
-    """Return the value of the first boundary that is not below s, or else the last value."""
+    """Return the value of the first boundary that is at least s, or else the last value."""
     return values[sum(boundary < s for boundary in boundaries)]
 
 
@@ -47,7 +47,7 @@ def polynomial_decay(
 ) -> Any:  # fmt: skip
     """Return (lr - end) (1 - s/d)^power + end.
 
-    At d, s stays; or, in a cycle, d becomes its multiple that is not below s.
+    s is at most d; with `cycle`, d becomes its first multiple that is at least s instead.
     """
     d = decay_steps * np.maximum(1, np.ceil(s / decay_steps)) if cycle else decay_steps
     left = np.maximum(1 - np.minimum(s, d) / d, 0)
@@ -60,7 +60,7 @@ def cosine_decay(
 ) -> Any:  # fmt: skip
     """Return lr ((1 - alpha) wave(s/d) + alpha) (Loshchilov, Hutter 2017).
 
-    With a target, a line leads there in the warm-up's steps, and the cosine begins after it.
+    With a target, the rate first rises to it linearly in the warm-up steps; then the cosine begins.
     """
     peak = initial_learning_rate
     if warmup_target is not None:
@@ -74,21 +74,21 @@ def cosine_decay_restarts(
     s: float, *, initial_learning_rate: float, first_decay_steps: float, t_mul: float = 2.0,
     m_mul: float = 1.0, alpha: float = 0.0,
 ) -> Any:  # fmt: skip
-    """Return lr ((1 - alpha) m^i wave(f) + alpha) in period i, of which the part f is over.
+    """Return lr ((1 - alpha) m^i wave(f) + alpha) after the part f of period i.
 
     Period i is t^i times as long as the first (Loshchilov, Hutter 2017).
     """
     elapsed = s / first_decay_steps
 
     def begin(i: Any) -> Any:
-        """Return 1 + t + ... + t^(i - 1): where period i begins, in first periods."""
+        """Return 1 + t + ... + t^(i - 1): the begin of period i, in lengths of the first period."""
         return i if t_mul == 1 else (1 - t_mul**i) / (1 - t_mul)
 
     if t_mul == 1:
         i = np.floor(elapsed)
     else:
         i = np.floor(np.log(1 - elapsed * (1 - t_mul)) / np.log(t_mul))
-    i = i + 1 if elapsed >= begin(i + 1) else i - 1 if elapsed < begin(i) else i  # rounded logs
+    i = i + 1 if elapsed >= begin(i + 1) else i - 1 if elapsed < begin(i) else i  # log was rounded
     part = (elapsed - begin(i)) / t_mul**i
     return initial_learning_rate * ((1 - alpha) * (m_mul**i * wave(part)) + alpha)
 
@@ -107,9 +107,9 @@ def noisy_linear_cosine_decay(
     s: float, *, decay_steps: float, initial_variance: float = 1.0, variance_decay: float = 0.55,
     seed: int = 0, **others: float,
 ) -> Any:  # fmt: skip
-    """Return the same with noise of variance v / (1 + s)^r.
+    """Return `linear_cosine_decay` with noise of variance v / (1 + s)^r.
 
-    The noise is NumPy's first standard normal number by its default generator for (seed, s).
+    The noise is the first standard normal number of NumPy's default generator for (seed, s).
     """
     noise = np.random.default_rng((seed, int(abs(s)))).standard_normal()
     noise *= np.sqrt(initial_variance / (1 + np.minimum(s, decay_steps)) ** variance_decay)
@@ -119,7 +119,7 @@ def noisy_linear_cosine_decay(
 def linear_warmup(
     s: float, *, schedule: Any, warmup_steps: float, initial_learning_rate: float = 0.0
 ) -> Any:
-    """Return a line up to where a schedule starts, then the schedule (Goyal et al. 2017)."""
+    """Rise linearly to the start of a schedule, then return the schedule (Goyal et al. 2017)."""
     if s >= warmup_steps:
         return rate(schedule, s - warmup_steps)
     rise = rate(schedule, 0) - initial_learning_rate
@@ -127,7 +127,7 @@ def linear_warmup(
 
 
 def join(s: float, *, schedules: Sequence[Any], boundaries: Sequence[float]) -> Any:
-    """Return the rate by the last schedule whose boundary has been reached, counting from there."""
+    """Return the rate of the last schedule whose boundary is reached, counted from there."""
     begun = sum(boundary <= s for boundary in boundaries)
     return rate(schedules[begun], s - boundaries[begun - 1] if begun else s)
 
@@ -160,7 +160,7 @@ def rate(schedule: Any, step: float) -> float:
     schedule : float, callable or dict
         A constant, a function of the step, or a schedule's "class_name" and "config".
     step : float
-        0 at first.
+        The step, counted from 0.
     """
     if not isinstance(schedule, dict):
         return float(schedule(step) if callable(schedule) else schedule)

@@ -1,9 +1,9 @@
-"""Stochastic dual coordinate ascent: the order of visits, a visit, and partitions that add up.
+"""Stochastic dual coordinate ascent: the order of visits, a visit, and the changes of partitions.
 
-A visit to the example i maximizes the dual over a_i, while v = sum of c_i * a_i * x_i / l2 follows
+A visit of example i maximizes the dual over a_i and updates v = sum of c_i * a_i * x_i / l2
 (Shalev-Shwartz and Zhang, 2014). Several partitions visit their examples at once, each with its own
-copy of v, and then their changes are added up (CoCoA+: Ma et al., "Adding vs. averaging in
-distributed primal-dual optimization", 2015). The problem is that of `tfopt_ref.linear`.
+copy of v, and then their changes are added (CoCoA+: Ma et al., "Adding vs. averaging in distributed
+primal-dual optimization", 2015). The problem is defined in `tfopt_ref.linear`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def shuffled(n: int, bucket: int, seed: int, epoch: int) -> list[int]:
-    """Return all of n examples in random order, neighbours together in shuffled buckets."""
+    """Return the numbers of n examples in random order: buckets of neighbours are shuffled."""
     random = generator(seed, epoch)
     shift = next(random) % bucket
     plan: list[int] = []
@@ -37,7 +37,7 @@ def shuffled(n: int, bucket: int, seed: int, epoch: int) -> list[int]:
 
 
 def shuffle(items: Iterable[int], random: Iterator[int]) -> list[int]:
-    """Shuffle as Fisher and Yates do."""
+    """Return the items shuffled by the method of Fisher and Yates."""
     items = list(items)
     for k in range(len(items) - 1, 0, -1):
         j = next(random) % (k + 1)
@@ -46,7 +46,7 @@ def shuffle(items: Iterable[int], random: Iterator[int]) -> list[int]:
 
 
 def generator(seed: int, epoch: int) -> Iterator[int]:
-    """Yield numbers of 64 bits: splitmix64 (Steele, Lea and Flood, 2014)."""
+    """Yield random numbers of 64 bits by splitmix64 (Steele, Lea and Flood, 2014)."""
     seeds = splitmix64(next(splitmix64(seed)) ^ epoch)
     return splitmix64(next(seeds))
 
@@ -61,14 +61,14 @@ def splitmix64(state: int) -> Iterator[int]:
 
 
 def uniform(random: Iterator[int]) -> float:
-    """Return a number of [0, 1)."""
+    """Return a random number in [0, 1)."""
     return (next(random) >> 11) * 2.0**-53
 
 
 def importance(problem: Problem, a: Numbers, wx: Numbers) -> list[float]:
-    """Return ``c * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|`` of each example.
+    """Return ``c * sqrt(|x|**2 + l2 * gamma) * |a + phi'(wx)|`` for each example.
 
-    It is how far an example is from its optimum (Csiba, Qu and Richtarik, 2015).
+    It is the distance of an example from its optimum (Csiba, Qu and Richtarik, 2015).
     """
     phi, l2 = problem.phi, problem.l2
     return [
@@ -80,10 +80,10 @@ def importance(problem: Problem, a: Numbers, wx: Numbers) -> list[float]:
 
 
 def sampled(p: Numbers, seed: int, epoch: int) -> list[int]:
-    """Return a plan of len(p) visits drawn in proportion to p, seldom the same example again.
+    """Return a plan of len(p) visits, drawn with probabilities in proportion to p.
 
-    One that has been drawn k times is accepted with probability 0.1**k. After len(p) rejections,
-    the plan is filled up with examples not drawn yet, by falling p.
+    An example that was drawn k times already is accepted with probability 0.1**k. After len(p)
+    rejections, the plan is filled up with examples that were not drawn, in the order of falling p.
     """
     random = generator(seed, epoch)
     n = len(p)
@@ -121,8 +121,9 @@ def visit(
 ) -> float:  # fmt: skip
     """Maximize the dual over the a of one example after another, and return b; a and v change.
 
-    b is the weight of a feature 1 with the penalty (b - where it began)**2 / (2 * tau). Changes
-    count sigma times in v, and in the curvature: so the changes of partitions can be added.
+    b is the weight of a feature 1 with the penalty (b - its first value)**2 / (2 * tau). Changes
+    are multiplied by sigma in v and in the curvature, so that the changes of partitions can be
+    added.
     """
     l1, l2 = problem.l1, problem.l2
     for i in order:
@@ -143,9 +144,9 @@ def merge(
     problem: Problem, shares: Sequence[Iterable[int]], a: np.ndarray, v: np.ndarray,
     b: float, *, tau: float, sigma: float,
 ) -> tuple[float, float]:  # fmt: skip
-    """Visit a share of each partition on its own copy of v, and keep what can be kept of the sum.
+    """Visit a share of each partition with its own copy of v; keep a safe share of all changes.
 
-    Returns b, and the sigma of the next merge; a and v change.
+    Return b, and the sigma of the next merge; a and v change.
     """
     before, shrink, changes = a.copy(), problem.l1 / problem.l2, []
     for share in shares:
@@ -164,7 +165,7 @@ def merge(
 
 
 def excess(v: np.ndarray, d: np.ndarray, shrink: float) -> float:
-    """Return the change of ``|S(v)|**2 / 2`` by a change d of v, beyond its first order."""
+    """Return the change of ``|S(v)|**2 / 2`` by a change d of v, without its first-order part."""
     total = 0.0
     for t, s in zip(v.tolist(), d.tolist(), strict=True):
         moved = shrunk(t + s, shrink) - shrunk(t, shrink) if shrink else s
@@ -173,16 +174,16 @@ def excess(v: np.ndarray, d: np.ndarray, shrink: float) -> float:
 
 
 def of_bias(d: float, tau: float, l2: float) -> float:
-    """Return the change by a change of b, as for a weight."""
+    """Return the `excess` of a change d of b."""
     return d * d / (2 * tau * l2) if tau > 0 else 0.0
 
 
 def kept(joint: float, own: float, bound: float, n: int, sigma: float) -> tuple[float, float]:
     """Return the share theta of n partitions' changes that is kept, and the next sigma.
 
-    Each partition has counted on sigma times its own excess: if that of all together is no larger,
-    the dual rises by what they found. `bound` is at least the excess of theta times the changes,
-    divided by theta**2.
+    Each partition assumed sigma times its own excess. If the joint excess is at most the sum of
+    these, the dual rises by at least what the partitions found. `bound` is an upper bound of the
+    excess of theta times the changes, divided by theta**2.
     """
     if own <= 0:
         return 1.0, sigma
@@ -194,23 +195,23 @@ def kept(joint: float, own: float, bound: float, n: int, sigma: float) -> tuple[
 
 
 def tree_sum(terms: Sequence[Any]) -> Any:
-    """Add up neighbours, then neighbours among the sums, and so on: whoever has which terms."""
+    """Add neighbours, then neighbours among the sums, and so on, wherever the terms are."""
     while len(terms) > 1:
         pairs = [terms[k : k + 2] for k in range(0, len(terms), 2)]
         terms = [pair[0] + pair[1] if len(pair) == 2 else pair[0] for pair in pairs]
     return terms[0]
 
 
-#: In how many parts an epoch visits a block, and how many blocks are visited side by side, at most.
+#: The number of parts in which an epoch visits a block, and the most blocks visited at once.
 PARTS, SIDE_BY_SIDE = 4, 8
-#: The curvature tau of b, as a share of the mean example's |x|**2 / l2.
+#: The curvature tau of b, as a share of the mean |x|**2 / l2 of the examples.
 INTERCEPT_SHARE = 0.1
 
 
 def fit_in_blocks(
     problem: Problem, blocks: Sequence[int], n_weights: int, b: float, n_epochs: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Visit blocks of so many examples each, in epochs, and return a, v and b; w is S(v)."""
+    """Visit blocks of these sizes in epochs, and return a, v and b; w is S(v)."""
     a, v = np.zeros(len(problem.x)), np.zeros(n_weights)
     ends = list(accumulate(blocks, initial=0))
     curvature = math.fsum(map(square, problem.x)) / problem.l2 / len(problem.x)
@@ -229,5 +230,5 @@ def fit_in_blocks(
                     for plan in plans[wave::n_waves]
                 ]
                 b, sigma = merge(problem, shares, a, v, b, tau=tau, sigma=sigma)
-        b += tau * math.fsum(np.asarray(problem.c) * a)  # its penalty now begins where b is
+        b += tau * math.fsum(np.asarray(problem.c) * a)  # the new centre of b's penalty
     return a, v, b

@@ -1,8 +1,8 @@
 """Stochastic dual coordinate ascent: TensorFlow's ops for linear models.
 
-The features of a call come in groups. A sparse group has lists of examples, which ascend, of ids
-and of values (all 1, if there are none), and the ids its weights belong to; a dense one has a
-matrix, with a weight for each column.
+The features of a call come in groups. A sparse group has lists of the entries' examples, ascending,
+of their ids and of their values (all 1 if there are none), and the ids to which its weights belong.
+A dense group has a matrix, with a weight for each column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfopt_ref import sdca
 from tfopt_ref.linear import Problem, dot, row
 from tfopt_ref.losses import loss_named
 
-#: More features than these are out of cache, and neighbouring examples are visited together.
+#: With more features, neighbouring examples are visited together, since weights exceed the cache.
 CACHED = 2**20
 
 __all__ = ["SdcaResult", "sdca_optimizer", "sdca_shrink_l1"]
@@ -26,7 +26,7 @@ Arrays = Sequence[Any]
 
 
 class SdcaResult(NamedTuple):
-    """The new state of the examples, and what to add to each array of weights."""
+    """The new state of the examples, and the changes of each array of weights."""
 
     out_example_state_data: np.ndarray
     out_delta_sparse_weights: list[np.ndarray]
@@ -40,9 +40,9 @@ def sdca_optimizer(
     l1: float, l2: float, num_loss_partitions: int, num_inner_iterations: int,
     adaptive: bool = True, *, seed: int | None = None, order: Any = None, dtype: Any = np.float32,
 ) -> SdcaResult:  # fmt: skip
-    """Make as many visits as there are examples: maximize the dual over one's dual variable.
+    """Make as many visits as there are examples; each maximizes the dual over a dual variable.
 
-    `num_inner_iterations` means nothing. Without a seed, the dual variables are one.
+    `num_inner_iterations` is ignored. Without a seed, one is made from the dual variables.
     """
     real: Any = np.dtype(dtype).type
     weights = [np.asarray(w).astype(real) for w in (*sparse_weights, *dense_weights)]
@@ -91,7 +91,7 @@ def sdca_optimizer(
 def sparse_entries(
     n: int, examples: Arrays, ids: Arrays, values: Arrays, listed: Arrays, real: Any
 ) -> list[tuple[list[int], list[Any]]]:
-    """Return the places and values of each example's sparse features, of all groups."""
+    """Return the indices of weights and the values of each example's sparse features."""
     entries: list[tuple[list[int], list[Any]]] = [([], []) for _ in range(n)]
     offset = 0
     for j, known in enumerate(listed):
@@ -106,7 +106,7 @@ def sparse_entries(
 
 
 def sdca_shrink_l1(weights: Arrays, l1: float, l2: float) -> list[np.ndarray]:
-    """Return weights of which each t has become ``sign(t) * max(|t| - l1 / l2, 0)``."""
+    """Return the weights with ``sign(t) * max(|t| - l1 / l2, 0)`` in place of each t."""
     shrunk = []
     for t in weights:
         real = t.dtype.type

@@ -1,6 +1,6 @@
 """Products of sparse rows with weights, and the gradient of the weights.
 
-Denormal numbers are kept here, whatever is set for steps.
+Denormal numbers are kept here, independently of the setting for steps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def dot(rows: Sequence[Row], w: np.ndarray) -> np.ndarray:
 
 
 def gradient(rows: Sequence[Row], slopes: np.ndarray) -> Rows:
-    """Return the gradient of the weights, one row of them for each entry.
+    """Return the gradient of the weights, with a row for each entry.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Slots in blocks of 256 codes, of 8 or 4 bits. A number is its code's times a unit."""
+"""Slots in blocks of 256 codes of 8 or 4 bits. A code stands for a number in terms of a unit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from tfopt_ref.arithmetic import dtype_named, operand, select
 
 BLOCK = 256
-#: Slots of variables of fewer elements are not stored in blocks.
+#: Slots of variables with fewer elements are not stored in blocks.
 FEWEST = 4096
 
 
 class Format(NamedTuple):
     """A storage of numbers as codes.
 
-    A unit belongs to a block or, in 4 bits, to half a block. It gives the largest magnitude among
-    its numbers the size `top`. Numbers in units become codes by `encoded`, and codes by `decoded`
-    numbers in units. These are quotients by the unit, or products with its inverse.
+    A unit belongs to a block or, in 4 bits, to half a block. In this unit, the largest magnitude of
+    the numbers is `top`. `encoded` maps numbers in units to codes, and `decoded` maps codes to
+    numbers in units. Numbers in units are quotients by the unit, or products with its inverse.
     """
 
     top: float
@@ -34,8 +34,8 @@ class Format(NamedTuple):
 def stored(numbers: np.ndarray, dtype: np.dtype[np.void]) -> np.ndarray:
     """Return numbers as blocks of codes.
 
-    Numbers that have a unit in common with an infinity or a NaN are all NaN. A square that is not
-    0 does not become 0.
+    Numbers that share a unit with an infinity or a NaN all become NaN. A nonzero square does not
+    become 0.
     """
     form, blocks = FORMATS[dtype], np.zeros(-(-numbers.size // BLOCK), dtype)
     padded = np.zeros(blocks.size * BLOCK, np.float32)
@@ -56,7 +56,7 @@ def stored(numbers: np.ndarray, dtype: np.dtype[np.void]) -> np.ndarray:
 
 
 def loaded(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the numbers of an array of a shape, of which `blocks` holds the codes."""
+    """Return an array of a shape with the numbers whose codes are in `blocks`."""
     form, codes = FORMATS[blocks.dtype], blocks["codes"]
     if form.half_blocks:
         pairs = codes.reshape(-1, 64)
@@ -68,7 +68,7 @@ def loaded(blocks: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def is_blocks(array: np.ndarray) -> bool:
-    """Return whether an array is one of blocks."""
+    """Return whether an array consists of blocks."""
     return array.dtype in FORMATS
 
 
@@ -83,11 +83,11 @@ def _unit_of(blocks: np.ndarray) -> str:
 def dynamic_map(signed: bool) -> np.ndarray:
     """Return the numbers of the 256 codes of the dynamic data type, in ascending order.
 
-    The smaller a number's decade, the fewer bits are left for its fraction: the decade up to
-    10^(i - 6) is divided into 2^i equal parts, or 2^(i + 1) where no bit is needed for a sign, and
-    has their middles. Of the rest, one code is 0 and one is 1. (Dettmers, 8-Bit Approximations for
-    Parallelism in Deep Learning, 2015, as bitsandbytes builds it of float32 numbers: the ends of
-    the parts are counted from the nearer end of the decade.)
+    Smaller decades have fewer bits for the fraction: the decade up to 10^(i - 6) is divided into
+    2^i equal parts, or 2^(i + 1) without a sign, and the numbers are the middles of the parts. The
+    other two codes are 0 and 1. (Dettmers, 8-Bit Approximations for Parallelism in Deep Learning,
+    2015, as bitsandbytes computes it in float32: the ends of the parts are counted from the nearer
+    end of the decade.)
     """
     table = [np.zeros(1), np.ones(1)]
     for i in range(7):
@@ -103,7 +103,7 @@ def dynamic_map(signed: bool) -> np.ndarray:
 
 
 def _nearest(signed: bool, x: np.ndarray) -> np.ndarray:
-    """Return the places of the nearest numbers of a table, the lower ones of two equally near."""
+    """Return the indices of the nearest numbers in the table; the lower one in a tie."""
     table = dynamic_map(signed)
     middles = (table[:-1] + table[1:]) / np.float32(2)
     places: np.ndarray = np.searchsorted(middles, x)
@@ -111,10 +111,10 @@ def _nearest(signed: bool, x: np.ndarray) -> np.ndarray:
 
 
 def _rounded(x: np.ndarray, bits: int) -> np.ndarray:
-    """Return 2^bits times a positive float32's exponent, plus its mantissa in so many parts.
+    """Return 2^bits times the exponent of a positive float32, plus its mantissa in 2^bits parts.
 
-    What is left of the mantissa is rounded up where its sum with a hash of the number reaches the
-    next part: so likely that the mean of many is right.
+    The rest of the mantissa is rounded up if its sum with a hash of the number reaches the next
+    part. So the mean of many rounded numbers is right.
     """
     fraction, exponent = np.frexp(x)  # x is (2 * fraction) * 2^(exponent - 1)
     parts = np.float64(2 * fraction.astype(np.float64) - 1) * 2**bits
@@ -133,9 +133,10 @@ def _positive8(x: np.ndarray) -> np.ndarray:
 
 
 def _signed4(x: np.ndarray) -> np.ndarray:
-    """Return the place of a size among 0, 2^-6, ..., 1, and 8 more for negative numbers.
+    """Return the index of a magnitude among 0, 2^-6, ..., 1, plus 8 for negative numbers.
 
-    Less than 2^-6 is rounded as the same share of the way from 2^-7 on. Zero has no sign.
+    Below 2^-6, the share of the way from 0 is rounded as the same share of the way from 2^-7. Zero
+    has no sign.
     """
     size = np.minimum(abs(x), np.float32(1))
     raised = np.maximum(size, (size + np.float32(2.0**-6)) * np.float32(0.5))
@@ -145,24 +146,24 @@ def _signed4(x: np.ndarray) -> np.ndarray:
 
 
 def _of_signed4(codes: np.ndarray) -> np.ndarray:
-    """Return the sizes at places, with their signs."""
+    """Return the magnitudes at these indices, with their signs."""
     sizes = np.where(codes % 8 > 0, np.ldexp(1.0, codes % 8 - 7), 0.0)
     return np.where(codes < 8, sizes, -sizes)
 
 
-#: Numbers of either sign, in 127 steps to each side.
+#: Signed numbers, with 127 steps to each side.
 SIGNED8 = np.dtype([("unit", np.float32), ("codes", np.int8, (BLOCK,))])
-#: Means of squares: numbers with 4 bits each of exponent and mantissa, and no sign.
+#: Means of squares: unsigned numbers with 4 bits of exponent and 4 bits of mantissa.
 POSITIVE8 = np.dtype([("unit", np.float32), ("codes", np.uint8, (BLOCK,))])
-#: Places in a table of numbers from -0.993 to 1 (`dynamic_map`), and of one from 0 to 1.
+#: Indices in a table of numbers from -0.993 to 1 (`dynamic_map`), and in one from 0 to 1.
 DYNAMIC8 = np.dtype([("absmax", np.float32), ("codes", np.uint8, (BLOCK,))])
 POSITIVE_DYNAMIC8 = np.dtype([("max", np.float32), ("codes", np.uint8, (BLOCK,))])
-#: The first two in 4 bits, with a unit for each half of a block; byte i of a half has the codes of
-#: its numbers i, in the lower bits, and 64 + i.
+#: The first two formats in 4 bits, with a unit for each half of a block. Byte i of a half has the
+#: code of its number i in the lower bits, and of number 64 + i in the higher bits.
 SIGNED4 = np.dtype([("absmax", np.float32, (2,)), ("codes", np.uint8, (BLOCK // 2,))])
 POSITIVE4 = np.dtype([("max", np.float32, (2,)), ("codes", np.uint8, (BLOCK // 2,))])
 
-#: By the dtype of a block.
+#: The formats by the dtype of a block.
 FORMATS: dict[np.dtype[Any], Format] = {
     SIGNED8: Format(127, np.rint, np.asarray),
     POSITIVE8: Format(
@@ -180,19 +181,19 @@ FORMATS: dict[np.dtype[Any], Format] = {
         half_blocks=True,
     ),
 }
-#: By kind: of numbers of either sign, and of squares.
+#: The dtypes of blocks by kind: for signed numbers, and for squares.
 KINDS = {"8bit": (SIGNED8, POSITIVE8), "4bit": (SIGNED4, POSITIVE4)}
 KINDS["dynamic8bit"] = DYNAMIC8, POSITIVE_DYNAMIC8
-#: The slots that are means of squares, or of magnitudes.
+#: The slots that are means of squares or of magnitudes.
 POSITIVE = {"accum_grad", "accum_var", "rms", "v", "vhat"}
 
 
 def first_slot(
     w: np.ndarray, slot: str, value: float, storage: Any, of_rows: bool = False
 ) -> np.ndarray:
-    """Return a slot of a variable before the first step, all of one value, as it is stored.
+    """Return the stored form of a variable's slot before the first step, filled with one value.
 
-    It has one number for each element, or for each row.
+    It has a number for each element or, with `of_rows`, for each row.
     """
     kind = storage.get(slot) if isinstance(storage, dict) else storage
     full = np.full(w.shape[:1] if of_rows else w.shape, value)

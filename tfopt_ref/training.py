@@ -1,8 +1,8 @@
 """A step of training: the effect of an optimizer and its wrappers on variables.
 
-An optimizer is what `tfopt.optimizers.serialize` returns, a dict of "class_name" and "config". Its
-state is a dict as `first_state` returns it: what there is before the first step. Nothing here
-changes an argument; a step returns new variables and a new state.
+An optimizer is a dict of "class_name" and "config", as returned by `tfopt.optimizers.serialize`.
+Its state is a dict; `first_state` returns the state before the first step. No function changes an
+argument; a step returns new variables and a new state.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ def train_step(
     optimizer : dict
         "class_name" and "config".
     variables : dict of ndarray
-        By name.
+        The variables by name.
     state : dict
     grads : sequence of (str, ndarray or Rows)
         The variables' names with their gradients; a name may come twice.
     constraints : dict of callable, optional
-        By variable: what it becomes after each update.
+        By variable: the function that maps its value after each update to a valid one.
     grad_scale : float
-        Multiplies the gradients.
+        The factor of the gradients.
     use_norm : float, optional
-        What the limit of the global norm takes for the norm of the gradients that are given.
+        The norm of the given gradients, for the limit of the global norm.
     """
     asked = Asked(grad_scale, use_norm, constraints=constraints or {})
     new, after, _ = _stepped(optimizer, variables, state, grads, asked)
@@ -63,10 +63,10 @@ def arrived_step(
     optimizer: Optimizer, variables: Variables, state: State, arrived: Mapping[str, Gradient],
     **asked: Any,
 ) -> tuple[dict[str, np.ndarray], dict[str, Any], np.float64, list[str]]:  # fmt: skip
-    """Return what `train_step` does after gradients have arrived, in whatever order.
+    """Return the results of `train_step` for gradients that arrived in any order.
 
-    Also return their norm, and the names of those that are not finite. The order of the step, and
-    of the sum of squares, is that of the variables.
+    Also return their norm, and the names of the gradients that are not finite. The step and the sum
+    of squares take the variables in their order.
     """
     pairs = [(name, arrived[name]) for name in variables if name in arrived]
     norm = global_norm([values_of(grad) for _, grad in pairs], np.float64)
@@ -92,7 +92,7 @@ def first_state(optimizer: Optimizer) -> dict[str, Any]:
 
 
 def iterations(state: State) -> int:
-    """Return the number of steps taken; of groups, by the optimizer of variables in no group."""
+    """Return the number of steps; for groups, of the optimizer of variables in no group."""
     if "optimizers" in state:
         return iterations(state["optimizers"][-1])
     return iterations(state["optimizer"]) if "optimizer" in state else int(state["iterations"])
@@ -101,7 +101,7 @@ def iterations(state: State) -> int:
 def _stepped(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
-    """Take a step; return the result, and whether it was taken."""
+    """Take a step; return the variables, the state, and whether the step was taken."""
     step = WRAPPERS.get(optimizer["class_name"], plain)
     return step(optimizer, variables, state, grads, asked)
 
@@ -112,7 +112,7 @@ def _stepped(
 def accumulation(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
-    """Add up the gradients of some batches; after the last, step by their mean or sum."""
+    """Add the gradients of some batches; after the last one, step by their mean or sum."""
     if asked.finite and not all_finite(grads):
         return dict(variables), dict(state), False
     config = optimizer["config"]
@@ -130,9 +130,9 @@ def accumulation(
 
 
 def added(total: Gradient | None, grad: Gradient, scale: float, variable: np.ndarray) -> Gradient:
-    """Return a sum plus a gradient times a scale; sums of rows only stay rows.
+    """Return a sum plus a gradient times a scale; a sum of gradients of rows stays one of rows.
 
-    A sum begins with its first dense gradient, to which rows that came before are added.
+    With a dense gradient, the sum begins with the first one, to which earlier rows are added.
     """
     dtype = computed(variable.dtype)
     if isinstance(grad, Rows):
@@ -150,17 +150,17 @@ def added(total: Gradient | None, grad: Gradient, scale: float, variable: np.nda
 
 
 def plus(total: np.ndarray, grad: Gradient, scale: float) -> np.ndarray:
-    """Return a sum, which is an array, with a gradient times a scale."""
+    """Return a dense sum plus a gradient times a scale."""
     rule, upward = apply_gradient_descent, {"alpha": -1.0}
     (new,) = updated(rule, [total], grad, upward, duplicates="sequential", grad_scale=scale)
     return new
 
 
 def in_dtypes(sums: Mapping[str, Gradient], variables: Variables) -> tuple[Pairs, float]:
-    """Return sums in their variables' dtypes, and the unit that they are in.
+    """Return sums in their variables' dtypes, and the unit of their numbers.
 
-    It is 1, unless a variable has 16 bits: then a power of two, the one that makes the largest
-    number of float16 as large as it can be, if none of another dtype would overflow.
+    The unit is 1, unless a variable has 16 bits. Then it is a power of two: the one that makes the
+    largest float16 number as large as possible, unless numbers of another dtype would overflow.
     """
     dtypes = {name: variables[name].dtype for name in sums}
     if all(dtype.itemsize != 2 for dtype in dtypes.values()):
@@ -191,9 +191,10 @@ def exponent(total: Gradient) -> int:
 def loss_scale(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
-    """Divide gradients by a scale, which is doubled after some steps, and halved instead of one.
+    """Divide gradients by a scale, which is doubled after some steps.
 
-    A step is left out if a gradient is not finite (Micikevicius et al. 2018).
+    If a gradient is not finite, the step is left out and the scale is halved (Micikevicius et al.
+    2018).
     """
     config, factor, counter = optimizer["config"], state["dynamic_scale"], state["step_counter"]
     inside = config["optimizer"]
@@ -214,7 +215,7 @@ def loss_scale(
 def average(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
-    """Keep decaying means of weights after steps; put them in the weights' place now and then."""
+    """Keep decaying means of the weights after steps; replace the weights by them at times."""
     config, inside = optimizer["config"], optimizer["config"]["optimizer"]
     new, inner, taken = _stepped(inside, variables, state["optimizer"], grads, asked)
     names = list(dict.fromkeys(name for name, _ in grads))
@@ -248,9 +249,10 @@ def mirror(
 def groups(
     optimizer: Optimizer, variables: Variables, state: State, grads: Pairs, asked: Asked
 ) -> Result:
-    """Step each group of variables, the first whose pattern is in its name, by its own optimizer.
+    """Step each group of variables by its own optimizer.
 
-    If one leaves a step out, all do. An optimizer whose group has no gradient counts a step.
+    A variable is in the first group whose pattern is in its name. If one optimizer leaves a step
+    out, all do. An optimizer whose group has no gradient counts the step.
     """
     config = optimizer["config"]
     inside = [*(group for _, group in config["groups"]), config["optimizer"]]

@@ -1,4 +1,4 @@
-"""The parts of an update rule: its formula, and other formulas for rows if they differ."""
+"""The parts of an update rule: its formula, and different formulas for rows if necessary."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Formula = Callable[..., tuple[np.ndarray, ...]]
 
 
 class TrainingOp:
-    """A rule, made of a function from old values to new ones.
+    """A rule, made from a function of old values that returns new ones.
 
     The function takes the variable, its slots and the gradient, then the hyperparameters by name,
     flags last, and returns the new variable and slots. :func:`tfopt_ref.update.updated` applies it.
@@ -21,17 +21,17 @@ class TrainingOp:
     ----------
     formula : callable
     row_slots : tuple of str
-        The slots that have one number for each row, where a step depends on all elements of a row;
-        those are the last.
+        The slots that have one number for each row, if a step depends on all elements of a row;
+        they are the last slots.
     absent : bool
-        Whether the rows that a gradient does not name take a step, too: one with None for it.
+        Whether rows without a gradient take a step, too, with None as gradient.
 
     Attributes
     ----------
     dense : callable
-        The formula of whole variables.
+        The formula for whole variables.
     rows, width1 : callable
-        Those of rows that a gradient names, and of such rows of one element.
+        The formulas for rows of a sparse gradient, and for such rows with one element.
     operands, hypers : list of str
         The names of the arguments: arrays, then numbers.
     flags : dict
@@ -52,17 +52,17 @@ class TrainingOp:
         self.flags = {p.name: p.default for p in by_name if p.default is not p.empty}
 
     def for_rows(self, formula: Formula) -> TrainingOp:
-        """Take a formula for sparse rows whose answers are not the dense one's."""
+        """Set a formula for sparse rows, with other results than the dense formula."""
         self.rows = self.width1 = formula
         return self
 
     def for_width1(self, formula: Formula) -> TrainingOp:
-        """Take a formula for sparse rows of one element."""
+        """Set a formula for sparse rows of one element."""
         self.width1 = formula
         return self
 
     def lazy(self) -> TrainingOp:
-        """Return the rule that does not change rows without a gradient."""
+        """Return the rule in a form that does not change rows without a gradient."""
         other = copy(self)
         other.absent = False
         return other

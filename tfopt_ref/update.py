@@ -1,4 +1,4 @@
-"""One update of a variable and its slots, by a gradient of the whole or of some rows of it."""
+"""One update of a variable and its slots, by a gradient of the whole or of some rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tfopt_ref.training_op import Formula, TrainingOp
 
 
 class Rows(NamedTuple):
-    """Gradients of some rows: `values[i]` is one of row `indices[i]`."""
+    """A gradient of some rows: `values[i]` belongs to row `indices[i]`."""
 
     values: np.ndarray
     indices: np.ndarray
@@ -25,21 +25,21 @@ Gradient = np.ndarray | Rows
 
 
 def values_of(grad: Gradient) -> np.ndarray:
-    """Return the numbers of a gradient."""
+    """Return the values of a gradient."""
     return grad.values if isinstance(grad, Rows) else grad
 
 
 def mapped(function: Callable[..., np.ndarray], grad: Gradient, *more: Any) -> Gradient:
-    """Return a gradient with a function applied to its values and further arguments."""
+    """Return a gradient after a function is applied to its values and further arguments."""
     if isinstance(grad, Rows):
         return Rows(function(grad.values, *more), grad.indices)
     return function(grad, *more)
 
 
 def summed(rows: Rows) -> Rows:
-    """Return rows with repeated indices summed, in order, at the place of the first.
+    """Sum rows with equal indices, in their order, at the position of the first one.
 
-    Sums of 16 bits are computed in float32, and rounded once.
+    Sums of 16 bits are computed in float32 and rounded once.
     """
     dtype = computed(rows.values.dtype)
     distinct = list(dict.fromkeys(rows.indices.tolist()))
@@ -54,7 +54,7 @@ def summed(rows: Rows) -> Rows:
 
 
 def times(grad: Gradient, scale: float) -> Gradient:
-    """Return a gradient times a number; in float32, and rounded, if it has 16 bits."""
+    """Return a gradient times a number; 16 bits are computed in float32 and rounded."""
     return grad if scale == 1 else mapped(_product, grad, scale)
 
 
@@ -78,16 +78,16 @@ def updated(
         The variable, then the slots, in the rule's order.
     grad : ndarray or Rows
     options : dict
-        The rule's hyperparameters, and flags that are not as usual.
+        The rule's hyperparameters, and flags that differ from their defaults.
     duplicates : {"sum", "sequential", "error"}
-        Whether rows of one index are added before they are used, or used one after another; or that
-        there are none.
+        Rows with equal indices are summed before the update ("sum") or used one after the other
+        ("sequential"); "error" means that there are none.
     grad_scale, var_scale : float
-        What multiplies the gradient, and the variable before it is updated.
+        The factor of the gradient, and the factor of the variable before the update.
     decay : float
-        What part of the variable is subtracted after it is updated, where the update agrees.
+        The share of the variable that is subtracted after the update, unless signs are opposite.
     rounding : (int, int, int), optional
-        The seed, the step and the variable's place in it, for stochastic rounding to bfloat16.
+        The seed, the step and the variable's number in it, for stochastic rounding to bfloat16.
     """
     new = [array.copy("K") for array in arrays]
     more = {**rule.flags, **options}, (grad_scale, var_scale), decay, rounding
@@ -118,8 +118,8 @@ def step(
 ) -> None:  # fmt: skip
     """Apply a formula to a variable and its slots in place.
 
-    Numbers of 16 bits are computed with in float32, and rounded once, when they are stored. The
-    first element has an index in the whole variable.
+    Numbers of 16 bits are computed in float32 and rounded once, when they are stored. `first` is
+    the index of the first element in the whole variable.
     """
     dtype = computed(arrays[0].dtype)
     hypers = {k: v if isinstance(v, bool) else operand(v, dtype) for k, v in options.items()}
@@ -141,7 +141,7 @@ def step(
 
 
 def cautiously_decayed(old: np.ndarray, new: np.ndarray, decay: np.ndarray) -> np.ndarray:
-    """Subtract decay * old where the update, old - new, does not have the opposite sign of old."""
+    """Subtract decay * old, except where the update, old - new, and old have opposite signs."""
     agrees = ((old > 0) & (new <= old)) | ((old < 0) & (new >= old))
     decayed: np.ndarray = select(agrees, new - decay * old, new)
     return decayed
@@ -150,7 +150,7 @@ def cautiously_decayed(old: np.ndarray, new: np.ndarray, decay: np.ndarray) -> n
 def _scaled(var: np.ndarray, scale: float) -> np.ndarray:
     """Return a variable times a real number."""
     product: np.ndarray = var
-    if scale != 1 and var.dtype.kind == "c":  # of infinite parts a complex product makes NaNs
+    if scale != 1 and var.dtype.kind == "c":  # a complex product makes NaNs of infinite parts
         parts = np.ascontiguousarray(var).reshape(-1).view(var.real.dtype)
         product = (parts * var.real.dtype.type(scale)).view(var.dtype).reshape(var.shape)
     elif scale != 1:

@@ -1,8 +1,8 @@
 """Gradients of NumPy computations: a tape, and functions with custom gradients.
 
-To read it: `tensor` (what an operation is), `ops` (how gradients go back through one), `tape` (how
-through many), `custom_gradient`. The rules are in `vjps`. Tracing, recomputation and renamed
-gradients return exactly the numbers of what they replace.
+Read `tensor` first (operations), then `ops` (the gradients of an operation), `tape` (the gradients
+of many operations) and `custom_gradient`. The rules are in `vjps`. Tracing, recomputation and
+renamed gradients are absent, since they return exactly the numbers of the code they replace.
 """
 
 from tfopt_ref.autodiff import vjps

@@ -17,15 +17,16 @@ _stop_gradient = Op(lambda x: x, None, name="stop_gradient")
 
 
 def stop_gradient(input: Any) -> Any:
-    """Return a tensor as a new one, through which no gradient goes back."""
+    """Return a copy of a tensor through which no gradient flows back."""
     return _stop_gradient(as_tensor(input))
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a function that returns its result and the function that makes its gradients.
+    """Decorate a function f that returns its result and a gradient function.
 
-    That takes the upstream gradients and returns those of the inputs. If f reads variables, it
-    takes them, too, by the name `variables`, and returns a pair: gradients of inputs and of these.
+    The gradient function takes the upstream gradients and returns those of the inputs. If f reads
+    variables, it also takes the keyword `variables`, and returns a pair: the gradients of inputs
+    and of variables.
     """
 
     @functools.wraps(f)
@@ -50,13 +51,13 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Custom:
-    """The operation of a call: forward the identity, backward the user's function."""
+    """The operation of a call: forward the identity, backward the user's gradient function."""
 
     def __init__(self, name: str, grad_fn: Callable[..., Any], variables: list[Variable]) -> None:
         self.name, self.grad_fn, self.variables = name, grad_fn, variables
 
     def gradients(self, node: Node, upstreams: list[Any], needed: list[bool]) -> list[Any]:
-        """Return what the user's function returns, one gradient for each input."""
+        """Return the results of the user's function, one gradient for each input."""
         if self.variables:
             of_inputs, of_variables = self.grad_fn(*upstreams, variables=self.variables)
             grads = [*flatten(of_inputs), *of_variables]
@@ -75,7 +76,7 @@ def _fitted(grad: Any, x: Tensor) -> Any:
 def inputs_of(f: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> list[Any]:
     """Return the arguments that have gradients, in the order of the signature.
 
-    They are those given by position, and those given by name that hold a tensor or a variable.
+    They are all positional arguments, and the keywords that contain a tensor or a variable.
     """
     held = {k for k, x in kwargs.items() if any(isinstance(y, Operand) for y in flatten(x))}
     if not held:

@@ -12,10 +12,10 @@ from tfopt_ref.autodiff.tensor import TABLE, Tensor
 
 
 class IndexedSlices(NDArrayOperatorsMixin):
-    """Gradient rows `values[i]` and the rows `indices[i]` of the variable they belong to.
+    """Gradient rows `values[i]`, which belong to the rows `indices[i]` of the variable.
 
-    Both may be Tensors, as in the gradients of a tape. In an operation it is dense: the rows of
-    one index are added.
+    Both may be Tensors, as in the gradients of a tape. Operations use the dense form, in which rows
+    with the same index are added.
     """
 
     def __init__(self, values: Any, indices: Any, dense_shape: Any = None) -> None:
@@ -38,7 +38,7 @@ class IndexedSlices(NDArrayOperatorsMixin):
 
 
 def densified(value: Any) -> Any:
-    """Return what slices stand for, a tensor with a gradient; anything else as it is."""
+    """Return the dense form of slices, a tensor with a gradient, or anything else unchanged."""
     if not isinstance(value, IndexedSlices):
         return value
     return TABLE["densify"](value.values, value.indices, value.dense_shape)

@@ -1,4 +1,4 @@
-"""Lists, tuples and dictionaries within each other, as one list of leaves."""
+"""Nested lists, tuples and dictionaries as one list of leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flatten(nest: Any) -> list[Any]:
-    """Return the leaves depth first; those of a dictionary in the order of its sorted keys."""
+    """Return the leaves depth first; leaves of a dictionary in the order of sorted keys."""
     if isinstance(nest, dict):
         return [leaf for key in sorted(nest) for leaf in flatten(nest[key])]
     if isinstance(nest, (list, tuple)):
@@ -16,7 +16,7 @@ def flatten(nest: Any) -> list[Any]:
 
 
 def pack(structure: Any, leaves: Iterable[Any]) -> Any:
-    """Return a nest of the same structure with other leaves, given in `flatten`'s order."""
+    """Return a nest of the same structure with other leaves, in the order of `flatten`."""
     return _packed(structure, iter(leaves))
 
 

@@ -1,4 +1,4 @@
-"""Operations, and how gradients go back through them."""
+"""Operations, and the propagation of gradients back through them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Rule = Callable[..., Any] | None
 
 
 class Op:
-    """One of NumPy's functions with the rules by which gradients go back through it.
+    """One of NumPy's functions with the rules of its gradients.
 
-    There is one rule for each argument. It takes the upstream gradient, the result and the call's
-    arguments, and returns the gradient of its argument: an array or, if that is a list, a list.
-    None says that nothing goes back; without rules there is no gradient.
+    Each argument has a rule. It takes the upstream gradient, the result and the arguments of the
+    call, and returns the gradient of its argument: an array, or a list for a list. A rule None
+    means that no gradient flows back; without rules there is no gradient.
     """
 
     def __init__(self, function: Callable[..., Any], *rules: Rule, name: str = "") -> None:
@@ -28,13 +28,13 @@ class Op:
         self.name = name or function.__name__
         first = next((rule for rule in rules if rule is not None), None)
         self.signature = inspect.signature(first) if first else None
-        self.cut = bool(rules) and first is None  # nothing goes back
+        self.cut = bool(rules) and first is None  # no gradient flows back
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return run(self, *args, **kwargs)
 
     def gradients(self, node: Node, upstreams: list[Any], needed: list[bool]) -> list[Any]:
-        """Return the gradients of a node's inputs that need one, None for the others."""
+        """Return the gradients of the node's inputs that need one, and None for the others."""
         if not self.rules:
             raise LookupError(f"{self.name} has no gradient here")
         if self.signature is None:
@@ -53,7 +53,7 @@ class Op:
         return grads
 
     def _arguments(self, template: Any) -> Iterable[tuple[Rule, Any]]:
-        """Return the rule of each argument of a call, and the argument."""
+        """Return each argument of a call with its rule."""
         args, kwargs = template
         assert self.signature is not None
         try:
@@ -66,12 +66,12 @@ class Op:
 
 
 def define(function: Any, *rules: Rule) -> None:
-    """Give one of NumPy's functions its rules."""
+    """Set the rules of one of NumPy's functions."""
     TABLE[function] = Op(function, *rules)
 
 
 def no_gradients(*functions: Any) -> None:
-    """Say that nothing goes back through functions."""
+    """Declare that no gradient flows back through functions."""
     for function in functions:
         TABLE[function] = Op(function, None)
 
@@ -79,11 +79,11 @@ def no_gradients(*functions: Any) -> None:
 TABLE[None] = Op  # a function that is not in the table
 
 
-# ---- what rules are made of
+# ---- the parts of rules
 
 
 def fitted(grad: Any, x: Any) -> Any:
-    """Return a gradient in the shape and dtype of the tensor that it is one of."""
+    """Return a gradient in the shape and dtype of its tensor."""
     if isinstance(grad, IndexedSlices):
         return grad
     if grad.shape != x.shape:
@@ -131,7 +131,7 @@ TABLE["densify"] = _densified
 
 
 def added(a: Any, b: Any) -> Any:
-    """Return the sum of two gradients: rows if both are."""
+    """Return the sum of two gradients; it has rows only if both have."""
     if isinstance(a, IndexedSlices) and isinstance(b, IndexedSlices):
         indices = [part.indices for part in (a, b)]
         if indices[0].dtype != indices[1].dtype:

@@ -1,4 +1,4 @@
-"""Functions of SciPy's that have no ufunc, by their definitions: NumPy's functions, of tensors."""
+"""SciPy's functions without a ufunc, by their definitions from NumPy's functions of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfopt_ref.autodiff.vjps.elementwise import conj
 
 
 def _array(x: Any) -> Any:
-    """Return the value of a tensor, of which there is no gradient."""
+    """Return the value of a tensor, without a gradient."""
     return x.read().array if isinstance(x, Operand) else np.asarray(x)
 
 
@@ -27,12 +27,12 @@ def logsumexp(a: Any, axis: Any = None, b: Any = 1.0, keepdims: bool = False) ->
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    """Return the logarithms of each exponential's share in the sum of all."""
+    """Return the logarithm of each exponential's share in their sum."""
     return x - logsumexp(x, axis, keepdims=True)
 
 
 def softmax(x: Any, axis: Any = None) -> Any:
-    """Return each exponential's share in the sum of all."""
+    """Return each exponential's share in their sum."""
     return np.exp(log_softmax(x, axis))
 
 
@@ -50,7 +50,7 @@ def norm_logpdf(x: Any, loc: Any = 0.0, scale: Any = 1.0) -> Any:
 def solve_triangular(
     a: Any, b: Any, trans: str = "N", lower: bool = False, unit_diagonal: bool = False
 ) -> Any:
-    """Solve by substitution: each unknown from the equation in which it is the only new one."""
+    """Solve by substitution: each equation has one unknown that is not yet solved."""
     if trans != "N":
         a, lower = np.swapaxes(conj(a) if trans == "C" else a, -1, -2), not lower
     n, vector = a.shape[-1], b.ndim == 1
@@ -66,13 +66,13 @@ def solve_triangular(
 
 
 def cho_solve(c: Any, lower: bool, b: Any) -> Any:
-    """Solve with ``c @ adjoint(c)``, or ``adjoint(c) @ c`` of an upper root."""
+    """Solve with the matrix ``c @ adjoint(c)``, or ``adjoint(c) @ c`` if c is upper triangular."""
     first, second = ("N", "C") if lower else ("C", "N")
     return solve_triangular(c, solve_triangular(c, b, first, lower), second, lower)
 
 
 def expm(A: Any) -> Any:
-    """Return the sum of the powers over their factorials, of a small part, which is squared."""
+    """Return the exponential: the power series for a small part of A, squared repeatedly."""
     squarings = max(0, math.ceil(math.log2(1e-300 + float(np.max(np.abs(_array(A)))) * len(A))) + 2)
     small = A / 2.0**squarings
     power = total = small * 0 + np.eye(A.shape[-1])

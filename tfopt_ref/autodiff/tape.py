@@ -16,9 +16,9 @@ from tfopt_ref.autodiff.variable import Variable
 
 
 def backward(nodes: Sequence[Node], seeds: dict[int, Any], wanted: Collection[int]) -> Any:
-    """Return gradients by tensors' keys: those of the seeds, and those they lead to.
+    """Propagate seeds back; return the gradients by the keys of tensors.
 
-    Only nodes on a path from a wanted tensor to one with a seed are visited.
+    Only nodes on a path from a wanted tensor to a tensor with a seed are visited.
     """
     reached = set(wanted)
     for node in nodes:
@@ -48,14 +48,14 @@ def backward(nodes: Sequence[Node], seeds: dict[int, Any], wanted: Collection[in
 class GradientTape:
     """Records operations on watched tensors, and propagates gradients back through them.
 
-    One that is persistent keeps them for more gradients, of which each may be recorded itself.
+    A persistent tape keeps its records for several gradients; each may be recorded itself.
     """
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self._persistent, self._watches = persistent, watch_accessed_variables
         self._nodes: list[Node] = []
-        self._known: set[int] = set()  # the keys of what is watched, and of what follows from it
-        self._variables: dict[Variable, list[int]] = {}  # the keys of the values that were read
+        self._known: set[int] = set()  # keys of watched tensors and of their results
+        self._variables: dict[Variable, list[int]] = {}  # the keys of the values read
 
     def __enter__(self) -> GradientTape:
         STATE.tapes = (*STATE.tapes, self)
@@ -67,20 +67,20 @@ class GradientTape:
     # ---- recording
 
     def take(self, node: Node) -> None:
-        """Keep a node if one of its inputs is known."""
+        """Record a node if one of its inputs is known."""
         cut = getattr(node.op, "cut", False)
         if not cut and any(x.key in self._known and differentiable(x) for x in node.inputs):
             self._nodes.append(node)
             self._known.update(y.key for y in node.outputs if differentiable(y))
 
     def take_read(self, variable: Variable, value: Tensor) -> None:
-        """Take note of a variable's value that is read or assigned."""
+        """Record a value of a variable that was read or assigned."""
         if (self._watches and variable.trainable) or variable in self._variables:
             self._variables.setdefault(variable, []).append(value.key)
             self._known.add(value.key)
 
     def watch(self, tensor: Any) -> None:
-        """Record, from now on, operations on tensors or variables in a nest."""
+        """Record operations on the tensors or variables in a nest from now on."""
         for leaf in flatten(tensor):
             if isinstance(leaf, Variable):
                 self._variables.setdefault(leaf, [])
@@ -88,11 +88,11 @@ class GradientTape:
                 self._known.add(leaf.key)
 
     def watched_variables(self) -> tuple[Variable, ...]:
-        """Return the variables that are watched, in the order in which they were made."""
+        """Return the watched variables in the order of their creation."""
         return tuple(sorted(self._variables, key=lambda variable: variable.key))
 
     def stop_recording(self) -> AbstractContextManager[None]:
-        """Return what to record nothing in; other tapes do."""
+        """Return a context in which this tape records nothing; other tapes do."""
         return offered(*(tape for tape in STATE.tapes if tape is not self))
 
     def reset(self) -> None:
@@ -105,7 +105,7 @@ class GradientTape:
                  unconnected_gradients: str = "none") -> Any:  # fmt: skip
         """Return the gradients of the sum of targets, in the structure of the sources.
 
-        Of a source that no target depends on, the gradient is None, or zeros if it is to be "zero".
+        The gradient of a source on which no target depends is None, or zeros for "zero".
         """
         given = [] if output_gradients is None else flatten(output_gradients)
         seeds: dict[int, Any] = {}
@@ -119,7 +119,7 @@ class GradientTape:
         return pack(sources, [_or_zeros(grad, x, zeros) for grad, x in grads])
 
     def _backward(self, seeds: dict[int, Any], sources: list[Any]) -> list[Any]:
-        """Return the gradients of sources; a variable's is that of all its values."""
+        """Return the gradients of sources; that of a variable is the sum over its values."""
         if not self._persistent:
             self.__exit__()
         keys = [[x.key, *self._variables.get(x, ())] for x in sources]
@@ -135,18 +135,18 @@ class GradientTape:
         return sums
 
     def jacobian(self, target: Any, sources: Any, unconnected_gradients: str = "none") -> Any:
-        """Return the derivatives of each element of a target by each of the sources."""
+        """Return the derivatives of each element of a target by each source."""
         zeros, flat = unconnected_gradients == "zero", flatten(sources)
         return pack(sources, self._rows(target, flat, np.eye(target.size), zeros, target.shape))
 
     def batch_jacobian(self, target: Any, source: Any) -> Any:
-        """Return the jacobian of each row of a target by the same row of the source."""
+        """Return the Jacobian of each row of a target by the same row of the source."""
         seeds = np.tile(np.eye(int(np.prod(target.shape[1:]))), (1, target.shape[0]))
         (rows,) = self._rows(target, [source], seeds, True, target.shape[1:])
         return np.moveaxis(rows, len(target.shape) - 1, 0)
 
     def _rows(self, target: Any, sources: list[Any], seeds: Any, zeros: bool, shape: Any) -> Any:
-        """Return for each source its gradients for each of the seeds, stacked."""
+        """Return for each source the stacked gradients of all seeds."""
         target, rows = as_tensor(target), []
         for seed in seeds if len(seeds) else np.zeros((1, *target.shape)):
             upstream = Tensor(seed.reshape(target.shape).astype(target.dtype))

@@ -1,7 +1,7 @@
 """Tensors, and NumPy's functions of them.
 
-Every operation, whoever asks for it, is carried out by `run`: NumPy's function is applied to the
-arrays, the result becomes a Tensor, and a Node that says what was done is offered to the tapes.
+`run` carries out every operation: NumPy's function is applied to the arrays, the result becomes a
+Tensor, and a Node that describes the operation is offered to the tapes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def offered(*tapes: Any) -> Iterator[None]:
         STATE.tapes = before
 
 
-#: The keys of tensors and variables, in the order in which they are made.
+#: The keys of tensors and variables, in the order of their creation.
 KEYS = itertools.count()
 
-#: What is done for each of NumPy's functions; the rules fill it.
+#: The operation of each of NumPy's functions; the modules of rules fill the table.
 TABLE: dict[Any, Callable[..., Any]] = {}
 
 
@@ -58,7 +58,7 @@ class Operand(NDArrayOperatorsMixin):
     dtype: Any
 
     def read(self) -> Tensor:
-        """Return the value as it is now."""
+        """Return the current value."""
         raise NotImplementedError
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -80,19 +80,19 @@ class Operand(NDArrayOperatorsMixin):
         return TABLE["getitem"](self, key)
 
     def astype(self, dtype: Any) -> Any:
-        """Return it converted to a dtype."""
+        """Return the tensor converted to a dtype."""
         return TABLE["astype"](self, np.dtype(dtype))
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
-        """Return it in another shape."""
+        """Return the tensor in another shape."""
         return call(np.reshape, (self, shape[0] if len(shape) == 1 else shape), kwargs)
 
     def transpose(self, *axes: Any) -> Any:
-        """Return it with its axes reversed, or in the order given."""
+        """Return the tensor with its axes reversed or in the given order."""
         return call(np.transpose, (self, (axes[0] if len(axes) == 1 else axes) or None), {})
 
     def flatten(self, order: Any = "C") -> Any:
-        """Return its elements as a vector."""
+        """Return the elements as a vector."""
         return call(np.ravel, (self, order), {})
 
     def __round__(self, ndigits: int | None = None) -> Any:
@@ -106,7 +106,7 @@ class Operand(NDArrayOperatorsMixin):
     size = property(lambda self: int(np.prod(self.shape)))
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method that is one of NumPy's functions."""
+        """Return one of NumPy's functions as a method."""
         if name.startswith("_") or not hasattr(np.ndarray, name):
             raise AttributeError(name)
         return lambda *args, **kwargs: getattr(np, name)(self, *args, **kwargs)
@@ -118,7 +118,7 @@ class Operand(NDArrayOperatorsMixin):
         return (self[i] for i in range(len(self)))
 
     def item(self) -> Any:
-        """Return the one element as a number of Python's."""
+        """Return the only element as a Python number."""
         return self.read().array.item()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -155,7 +155,7 @@ class Tensor(Operand):
         return self.array
 
     def tolist(self) -> Any:
-        """Return the elements as lists of numbers of Python's."""
+        """Return the elements as lists of Python numbers."""
         return self.array.tolist()
 
     def __index__(self) -> int:
@@ -172,12 +172,12 @@ def constant(value: Any, dtype: Any = None) -> Tensor:
 
 
 def as_tensor(value: Any) -> Tensor:
-    """Return a Tensor as it is, a variable's value, and anything else as a new Tensor."""
+    """Return a Tensor unchanged, the value of a variable, or anything else as a new Tensor."""
     return value.read() if isinstance(value, Operand) else Tensor(np.asarray(value))
 
 
 def differentiable(tensor: Any) -> bool:
-    """Say whether there are gradients of a tensor's dtype."""
+    """Return whether tensors of this dtype have gradients."""
     return tensor.dtype.kind in "fc" or tensor.dtype.name == "bfloat16"
 
 
@@ -194,8 +194,9 @@ class Slot:
 class Node:
     """An operation that was carried out.
 
-    `sources` are what the outputs are computed from and `inputs` what they have gradients to: the
-    same, but for custom gradients. `template` is the call, with Slots in the places of the sources.
+    The outputs are computed from `sources`, and have gradients with respect to `inputs`; both are
+    the same, except for custom gradients. `template` is the call with Slots in place of the
+    sources.
     """
 
     def __init__(
@@ -207,18 +208,18 @@ class Node:
 
     @property
     def type(self) -> str:
-        """The operation's name."""
+        """The name of the operation."""
         return str(self.op.name)
 
     def call(self, values: Any) -> Any:
-        """Return the call's arguments and keywords, with values for the sources."""
+        """Return the arguments and keywords of the call, with values for the sources."""
         return map_leaves(
             lambda leaf: values[leaf.number] if isinstance(leaf, Slot) else leaf, self.template
         )
 
 
 def _stacked(part: Any) -> Any:
-    """Return a list, given in the place of an array, as a tensor or an array."""
+    """Return a list that was passed for an array as a tensor or an array."""
     if not isinstance(part, (list, tuple)):
         return part
     tensors = any(isinstance(leaf, Operand) for leaf in flatten(part))
@@ -226,20 +227,20 @@ def _stacked(part: Any) -> Any:
 
 
 def _numbers(part: Any) -> Any:
-    """Return a list of numbers as an array, anything else as it is."""
+    """Return a list of numbers as an array, and anything else unchanged."""
     if not isinstance(part, list) or any(isinstance(leaf, Operand) for leaf in flatten(part)):
         return part
     return np.asarray(part)
 
 
 def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Carry out one of NumPy's functions, with a rule or without."""
+    """Carry out one of NumPy's functions, whether it has a rule or not."""
     known = TABLE.get(function) or (lambda *args, **kw: run(TABLE[None](function), *args, **kw))
     return known(*map(_numbers, args), **kwargs)
 
 
 def run(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Carry out an operation, and tell the tapes."""
+    """Carry out an operation, and report it to the tapes."""
     leaves: list[Any] = flatten((list(args), kwargs))
     inputs = [leaf.read() for leaf in leaves if isinstance(leaf, Operand)]
     numbers = itertools.count()
@@ -252,7 +253,7 @@ def run(op: Any, *args: Any, **kwargs: Any) -> Any:
     result = op.function(*arguments, **named)
     arrays = flatten(result)
     if not all(isinstance(array, (np.ndarray, np.generic)) for array in arrays):
-        return result  # np.shape's, say, which is no array
+        return result  # such as that of np.shape, which is not an array
     node.structure = result
     node.outputs = tuple(Tensor(np.asarray(array)) for array in arrays)
     tensors = pack(result, node.outputs)

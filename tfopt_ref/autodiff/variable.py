@@ -1,4 +1,4 @@
-"""An array that can be changed, and that tapes watch."""
+"""A mutable array that tapes watch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfopt_ref.autodiff.tensor import KEYS, STATE, Operand, Tensor
 
 
 class Variable(Operand):
-    """An array, of whose value NumPy's functions make Tensors: of that at that time."""
+    """A mutable array; NumPy's functions take its current value and return Tensors."""
 
     def __init__(self, initial_value: Any, name: str = "Variable", trainable: bool = True) -> None:
         self._array = np.asarray(initial_value)
@@ -24,7 +24,7 @@ class Variable(Operand):
         return self._array
 
     def read(self) -> Tensor:
-        """Return the value as it is now, and let those who watch know."""
+        """Return the current value, and report the read to the watching tapes."""
         tensor = Tensor(self._array.copy())
         for variables in STATE.readers:
             variables.append(self)
@@ -48,5 +48,5 @@ class Variable(Operand):
         return self._read_by_tapes()
 
     def _read_by_tapes(self) -> Variable:
-        self.read()  # who watches it watches what it becomes
+        self.read()  # tapes that watch it then watch the new value
         return self

@@ -1,6 +1,6 @@
-"""The rules: how gradients are propagated back through NumPy's functions.
+"""The rules that propagate gradients back through NumPy's functions.
 
-A function that other functions make up (a variance, a norm) needs no rule: its gradient is theirs.
+A function that consists of other functions, such as a variance or a norm, needs no rule of its own.
 """
 
 from tfopt_ref.autodiff.vjps import clipping, elementwise, linear, moved

@@ -1,4 +1,4 @@
-"""Clipping as operations of tapes: each of its functions with the rules of its arguments."""
+"""Clipping as operations of tapes: each function with the rules of its arguments."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tfopt_ref.autodiff.tensor import STATE, Operand, Tensor
 
 
 def recorded(function: Callable[..., Any], *rules: Rule) -> Callable[..., Any]:
-    """Return a function of arrays as one that makes tensors of tensors.
+    """Return a function of arrays as a function that takes and returns tensors.
 
-    Of variables, too, while something is recording.
+    While a tape records, it takes variables, too.
     """
 
     def on_arrays(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +55,7 @@ clip_by_norm = recorded(clip_ops.clip_by_norm, _norm(0), _norm(1))
 
 
 def clip_by_average_norm(t: Any, clip_norm: Any) -> Any:
-    """Scale a tensor whose norm, divided by its number of elements, is above clip_norm to it."""
+    """Scale a tensor down to clip_norm if its norm divided by its number of elements is larger."""
     return clip_by_norm(t, clip_norm * np.size(t))
 
 
@@ -70,7 +70,7 @@ global_norm = recorded(clip_ops.global_norm, _global_norm)
 
 
 def _globally(g: Any, y: Any, t_list: Any, clip_norm: Any, use_norm: Any) -> tuple[Any, Any, Any]:
-    """Return the factor of all tensors, and what goes back to the limit and to the norm."""
+    """Return the factor of all tensors, and the gradients of the limit and of the norm."""
     (grads, to_norm), norm = g, y[1] if use_norm is None else use_norm
     limit = np.maximum(clip_norm, 0)
     clipped = norm > limit

@@ -1,7 +1,7 @@
 """Rules of functions that are applied to each element.
 
-A gradient has the result's shape: it is summed to its argument's afterwards. For complex numbers
-it is the conjugate of the derivative, times the upstream gradient.
+A gradient has the shape of the result; it is then summed to the shape of its argument. For complex
+numbers it is the conjugate of the derivative times the upstream gradient.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfopt_ref.autodiff.tensor import TABLE
 
 
 def conj(x: Any) -> Any:
-    """Return the complex conjugate of a number, a real one as it is."""
+    """Return the complex conjugate; real numbers stay unchanged."""
     return np.conj(x) if np.iscomplexobj(x) else x
 
 
@@ -25,7 +25,7 @@ def _times(slope: Callable[..., Any]) -> Callable[..., Any]:
     return lambda g, y, *args: g * conj(slope(y, *args))
 
 
-# ---- functions of one number, by their slopes
+# ---- functions of one number, by their derivatives
 
 _LN2, _LN10 = math.log(2), math.log(10)
 SLOPES: dict[Any, Callable[[Any, Any], Any]] = {
@@ -45,7 +45,7 @@ SLOPES: dict[Any, Callable[[Any, Any], Any]] = {
     np.deg2rad: lambda y, x: math.pi / 180, np.radians: lambda y, x: math.pi / 180,
     np.rad2deg: lambda y, x: 180 / math.pi, np.degrees: lambda y, x: 180 / math.pi,
 }  # fmt: skip
-# ---- and all others by their rules, which take the upstream gradient: one for each argument
+# ---- other functions, by a rule for each argument, which takes the upstream gradient
 
 
 def _to_base(g: Any, y: Any, a: Any, b: Any) -> Any:
@@ -59,12 +59,12 @@ def _to_exponent(g: Any, y: Any, a: Any, b: Any) -> Any:
 
 
 def _over_root(g: Any, y: Any, x: Any) -> Any:
-    """Return 0 where g is 0, also at 0; elsewhere it has to be linear in g, for second orders."""
+    """Return 0 where g is 0, even at x = 0; elsewhere be linear in g, for second derivatives."""
     return g * 0.5 / conj(np.where((g == 0) & (y == 0), 1, y))
 
 
 def _sign(g: Any, y: Any, x: Any) -> Any:
-    """Return 0; of a complex number's direction, what of the gradient is across it."""
+    """Return 0; for a complex number, the part of the gradient orthogonal to its direction."""
     if not np.iscomplexobj(x):
         return np.zeros_like(x)
     across = g - np.real(conj(y) * g) * y
@@ -72,7 +72,7 @@ def _sign(g: Any, y: Any, x: Any) -> Any:
 
 
 def _first(wins: Callable[[Any, Any], Any]) -> tuple[Rule, Rule]:
-    """Return the rules of a choice between two, the first of which wins where it is said."""
+    """Return the rules of a choice between two arguments; `wins` tells where it is the first."""
     return (lambda g, y, a, b: np.where(wins(a, b), g, 0),
             lambda g, y, a, b: np.where(wins(a, b), 0, g))  # fmt: skip
 

@@ -1,6 +1,6 @@
-"""Rules of functions that are linear, or affine, in each of some arguments: products, too.
+"""Rules of functions that are linear or affine in each of some arguments, such as products.
 
-The gradient of such an argument is the adjoint: what each unit of it adds to the result.
+The gradient of such an argument is the adjoint: the contribution of each unit to the result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfopt_ref.autodiff.vjps.elementwise import conj
 
 
 class Affine:
-    """A function that is affine in each of some arguments, and how to call it with others."""
+    """A function that is affine in each of some arguments, and its calls with other arguments."""
 
     def __init__(self, function: Callable[..., Any], names: str) -> None:
         self.function, self.names = function, names.split()
@@ -30,7 +30,7 @@ class Affine:
         given = self.signature.bind(*args, **kwargs).arguments
         others = {name: x for name, x in given.items() if name not in self.names}
         if any(isinstance(x, Operand) and differentiable(x) for x in flatten(others)):
-            return Op(self.function)(*args, **kwargs)  # in which it is not affine
+            return Op(self.function)(*args, **kwargs)  # not affine in these arguments
         return self.op([given.get(name, np._NoValue) for name in self.names], others)
 
     def value(self, args: list[Any], others: dict[str, Any]) -> Any:
@@ -72,7 +72,7 @@ def _adjoint(g: Any, args: list[Any], f: Affine, place: int, others: dict[str, A
 
 
 def _of_g(gg: Any, y: Any, g: Any, args: list[Any], f: Affine, place: int, others: Any) -> Any:
-    """Return what an upstream gradient would add to the result in the argument's place."""
+    """Return the contribution of an upstream gradient to the result, in place of the argument."""
     moved, nothing = (
         flatten(f.op(_with(args, place, x), others)) for x in (gg, np.zeros(gg.shape, gg.dtype))
     )
@@ -111,7 +111,7 @@ for names, functions in {
 
 
 def _plain(function: Any) -> Affine:
-    """Return the same for a function that says nothing of its signature, before NumPy 2.4."""
+    """Return the operation of a function without a signature, as before NumPy 2.4."""
     of_two: Any = lambda a, b: function(a, b)  # noqa: E731
     of_two.__name__ = function.__name__
     return Affine(of_two, "a b")
@@ -128,7 +128,7 @@ TABLE[np.add.reduceat] = Affine(_sums, "array")
 
 
 class _Sum(Affine):
-    """A sum of products, by subscripts."""
+    """A sum of products, given by subscripts."""
 
     def __call__(self, *args: Any, optimize: Any = False) -> Any:
         if not isinstance(args[0], str):
@@ -142,11 +142,11 @@ class _Sum(Affine):
 
 TABLE[np.einsum] = _Sum(np.einsum, "")
 
-# ---- those that every network has
+# ---- functions of every network
 
 
 def _as_matrices(g: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
-    """Return the operands of a product and its gradient as matrices, where some are vectors."""
+    """Return the operands of a product and its gradient as matrices, if some are vectors."""
     if b.ndim == 1:
         g, b = g[..., None], b[:, None]
     if a.ndim == 1:
@@ -193,7 +193,7 @@ define(np.mean, _mean)
 
 def _extreme(g: Any, y: Any, a: Any, axis: Any = None, out: None = None, keepdims: bool = False,
              ) -> Any:  # fmt: skip
-    """Share between equal ones."""
+    """Share the gradient between equal elements."""
     chosen = a == kept(y, a, axis, keepdims)
     return kept(g, a, axis, keepdims) * chosen / np.sum(chosen, axis=axis, keepdims=True)
 

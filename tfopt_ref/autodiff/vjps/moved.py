@@ -1,8 +1,8 @@
-"""Rules of functions that move elements about, and of indexing.
+"""Rules of functions that move elements, and of indexing.
 
-There is one for all of them: let the function move the elements' numbers, and each part of the
-gradient goes back to the element whose number stands in its place. But the gradient of rows that an
-array of indices names is IndexedSlices.
+All share one rule: the function moves the numbers of the elements, and each part of the gradient
+goes back to the element whose number is in its place. The gradient of rows that an array of indices
+selects is IndexedSlices instead.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tfopt_ref.autodiff.tensor import TABLE, Operand, as_tensor
 
 
 def _put_back(g: Any, like: Any, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return the gradient of the arrays whose elements a function has moved or joined."""
+    """Return the gradient of arrays whose elements a function moved or joined."""
     arrays = flatten(like)
     ends = np.cumsum([array.size for array in arrays])
-    numbers = np.arange(1, ends[-1] + 1)  # 0 stands for what was no element
+    numbers = np.arange(1, ends[-1] + 1)  # 0 means no element
     parts = [np.empty_like(array, np.intp) for array in arrays]  # in the same order of memory
     for part, listed in zip(parts, np.split(numbers, ends[:-1]), strict=True):
         part[...] = listed.reshape(part.shape)
@@ -41,7 +41,7 @@ put_back = Op(
 
 
 def moved(function: Callable[..., Any]) -> Op:
-    """Return the operation of a function that moves elements, and may repeat them or add zeros."""
+    """Return the operation of a function that moves elements, repeats them or adds zeros."""
     op = Op(function, lambda g, y, x, *args, **kwargs: put_back(g, x, function, list(args), kwargs))
     TABLE[function] = op
     return op
@@ -69,7 +69,7 @@ define(np.array_split, _joined)
 
 
 def _sort(g: Any, y: Any, a: Any, axis: Any = -1, kind: Any = None) -> Any:
-    """Move back what was sorted; equal ones stay in their order."""
+    """Move the gradient of sorted elements back; equal elements keep their order."""
     order, along = np.argsort(a, axis, kind="stable"), 0 if axis is None else axis
     return reshape_like(np.take_along_axis(g, np.argsort(order, along), along), a)
 
@@ -90,7 +90,7 @@ _items, _taken = moved(operator.getitem), moved(np.take)
 
 
 def _as_indices(key: Any) -> Any:
-    """Return an array of row numbers, if it is one, in a dtype that IndexedSlices have."""
+    """Return a key that is an array of row numbers in a dtype of IndexedSlices, else None."""
     if isinstance(key, (list, np.ndarray)):
         key = np.asarray(key) if isinstance(key, list) else key.copy()
     if not isinstance(key, (np.ndarray, Operand)) or key.dtype.kind not in "iu" or not key.shape:
