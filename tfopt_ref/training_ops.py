@@ -1,15 +1,15 @@
 """The update rules, as formulas.
 
 Each function takes the variable, its slots, the gradient and the hyperparameters, all of one
-dtype, and returns the new variable and slots. The operations stand in the order in which they are
-carried out, and each rounds to that dtype. :func:`tfopt_ref.update.updated` adds what is the same
-for every rule: rows, repeated ones, factors, numbers of 16 bits.
+dtype, and returns the new variable and slots. The operations are written in the order of their
+execution, and each rounds to that dtype. :func:`tfopt_ref.update.updated` has the parts that are
+equal for all rules: rows, repeated rows, factors, numbers of 16 bits.
 
 A docstring names TensorFlow's op in parentheses, if there is one, and gives the equation, in which
 theta is the variable, g the gradient and ``<-`` an assignment; b1 and b2 are `beta1` and `beta2`,
 and their powers at step t are `beta1_power` and `beta2_power`. Means that begin with 0 are too
-small at first: ``mhat = m / (1 - b1^t)`` and ``vhat = v / (1 - b2^t)`` are not, and
-``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)`` does the same to the step.
+small at first: ``mhat = m / (1 - b1^t)`` and ``vhat = v / (1 - b2^t)`` correct that, and
+``lr_t = lr sqrt(1 - b2^t) / (1 - b1^t)`` has the same effect on the step.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tfopt_ref.training_op import TrainingOp
 
 
 def decayed(mean, beta, new):
-    """Return beta mean + (1 - beta) new; beta mean if there is nothing new."""
+    """Return beta mean + (1 - beta) new, or beta mean if new is None."""
     return mean * beta if new is None else mean * beta + new * (1 - beta)
 
 
 def squared(grad):
-    """Return the squares of a gradient, if there is one."""
+    """Return the squares of a gradient; None for None."""
     return None if grad is None else grad * grad
 
 
@@ -89,7 +89,7 @@ def apply_keras_momentum(var, accum, grad, *, lr, momentum, use_nesterov=False):
 
 @TrainingOp
 def apply_lars(var, accum, grad, *, lr, momentum, trust, weight_decay, epsilon, adapts=True):
-    """Momentum by a rate that is a share r of the weights' norm over the gradient's.
+    """Momentum with a rate r proportional to the weights' norm over the gradient's norm.
 
     ``r = trust |theta| / (|g| + decay |theta| + eps)``
     ``a <- mu a + lr r (g + decay theta); theta <- theta - a``
@@ -126,7 +126,7 @@ def apply_adagrad_v2(var, accum, grad, *, lr, epsilon, update_slots=True):
 
 @partial(TrainingOp, row_slots=("accum",))
 def apply_rowwise_adagrad(var, accum, grad, *, lr, epsilon, l2):
-    """Adagrad with one sum n of a row, of the means of its squared gradients.
+    """Adagrad with one number n for each row: the sum of the means of its squared gradients.
 
     ``u = g + l2 theta; n <- n + mean(u^2); theta <- theta - lr u / (sqrt(n) + eps)``
 
@@ -156,12 +156,12 @@ def apply_proximal_adagrad(var, accum, grad, *, lr, l1, l2):
 def apply_adagrad_da(
     var, gradient_accumulator, gradient_squared_accumulator, grad, *, lr, l1, l2, global_step
 ):
-    """Make the variable anew of the sums G and n at step t: dual averaging (ApplyAdagradDA).
+    """Compute the variable from the sums G and n at step t: dual averaging (ApplyAdagradDA).
 
     ``G <- G + g; n <- n + g^2; theta <- -lr sign(G) max(|G| - t l1, 0) / (t lr l2 + sqrt(n))``
     """
     ga, gg = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
-    t = global_step.astype(np.float32).astype(ga.dtype)  # TensorFlow's detour
+    t = global_step.astype(np.float32).astype(ga.dtype)  # as TensorFlow converts it
     d = l2 * (t * lr) + np.sqrt(gg)
     if l1 > 0:
         return -lr * np.sign(ga) * maximum(abs(ga) - t * l1, ga.dtype.type(0)) / d, ga, gg
@@ -172,7 +172,7 @@ def apply_adagrad_da(
 def _adagrad_da_rows(
     var, gradient_accumulator, gradient_squared_accumulator, grad, *, lr, l1, l2, global_step
 ):
-    """Divide by the step instead of multiplying, so that step 0 makes NaN."""
+    """Divide by the step instead of multiplying by it, so that step 0 makes NaN."""
     ga, gg = gradient_accumulator + grad, gradient_squared_accumulator + grad * grad
     t = global_step
     d = l2 + np.sqrt(gg) / (t * lr)
@@ -233,7 +233,7 @@ def _rms_prop_rows(var, ms, mom, grad, *, lr, rho, momentum, epsilon):
 
 @TrainingOp
 def apply_centered_rms_prop(var, mg, ms, mom, grad, *, lr, rho, momentum, epsilon):
-    """Divide by the standard deviation, of mean m and mean square n (ApplyCenteredRMSProp).
+    """Divide by the standard deviation, from the mean m and mean square n (ApplyCenteredRMSProp).
 
     ``n <- n + (1-rho) (g^2 - n); m <- m + (1-rho) (g - m)``
     ``a <- mu a + lr g / sqrt(n - m^2 + eps); theta <- theta - a``
@@ -254,7 +254,7 @@ def _centered_rms_prop_rows(var, mg, ms, mom, grad, *, lr, rho, momentum, epsilo
 
 @partial(TrainingOp, absent=True)
 def apply_keras_rms_prop(var, ms, grad, *, lr, rho, epsilon):
-    """``n <- rho n + (1-rho) g^2; theta <- theta - lr g / (sqrt(n) + eps)``, as Keras has it."""
+    """``n <- rho n + (1-rho) g^2; theta <- theta - lr g / (sqrt(n) + eps)``, as in Keras."""
     ms = decayed(ms, rho, squared(grad))
     if grad is None:
         return var, ms
@@ -303,7 +303,7 @@ def apply_adam_with_amsgrad(
 
 @partial(TrainingOp, absent=True)
 def apply_keras_adam(var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon):
-    """Adam for rows, as Keras has it; those without a gradient move by what is left of m.
+    """Adam for rows as in Keras; rows without a gradient move by their remaining m.
 
     ``m <- b1 m + (1-b1) g; v <- b2 v + (1-b2) g^2; theta <- theta - lr_t m / (sqrt(v) + eps)``
     """
@@ -337,7 +337,7 @@ def apply_adamax(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon):
 
 @apply_adamax.for_rows
 def _adamax_rows(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon):
-    """Keras' sparse form: m overflows later than grad - m does, and v takes NaNs."""
+    """The sparse form of Keras: m overflows later than grad - m does, and v takes NaNs."""
     m = decayed(m, beta1, grad)
     v = maximum_or_nan(v * beta2, abs(grad))
     var = var + -(lr / (1 - beta1_power)) * (m / (v + epsilon))
@@ -349,7 +349,7 @@ def apply_nadam(
     var, m, v, grad, *, lr, beta1, beta2, beta2_power, mu, mu_next, mu_product, mu_product_next,
     epsilon,
 ):  # fmt: skip
-    """Adam by the mean gradient u of the step to come; M(t) is the product of mu(1) ... mu(t).
+    """Adam with the mean gradient u of the next step; M(t) is the product of mu(1) ... mu(t).
 
     ``u = (1 - mu(t)) g / (1 - M(t)) + mu(t+1) m / (1 - M(t+1))``
     ``theta <- theta - lr u / (sqrt(vhat) + eps)``
@@ -373,7 +373,7 @@ def apply_yogi(var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, e
 
 @TrainingOp
 def apply_radam(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon, rectifier):
-    """Adam times a rectifier r; without one, the mean gradient alone.
+    """Adam times a rectifier r; if r is 0, the mean gradient only.
 
     ``theta <- theta - lr r mhat / (sqrt(v) + eps)``, or, if r is 0, ``theta - lr mhat``
     """
@@ -385,7 +385,7 @@ def apply_radam(var, m, v, grad, *, beta1_power, lr, beta1, beta2, epsilon, rect
 
 @TrainingOp
 def apply_adopt(var, m, v, grad, *, lr, beta1, beta2, epsilon, limit):
-    """Average gradients divided by the root of the mean square of those before.
+    """Average gradients divided by the root of the mean square of earlier ones.
 
     ``m <- b1 m + (1-b1) clip(g / max(sqrt(v), eps), -limit, limit); theta <- theta - lr m``, then
     ``v <- b2 v + (1-b2) g^2``
@@ -399,7 +399,7 @@ def apply_adopt(var, m, v, grad, *, lr, beta1, beta2, epsilon, limit):
 def apply_ademamix(
     var, m, slow, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, beta3, alpha, epsilon
 ):
-    """Adam by a fast mean gradient m and a slow one s.
+    """Adam with a fast mean gradient m and a slow one s.
 
     ``s <- b3 s + (1-b3) g; theta <- theta - lr (mhat + alpha s) / (sqrt(vhat) + eps)``
     """
@@ -412,7 +412,7 @@ def apply_ademamix(
 
 @partial(TrainingOp, row_slots=("v",))
 def apply_rowwise_adam(var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon):
-    """Adam with one mean square v of a row, of the means of its squared gradients.
+    """Adam with one mean square v for each row, from the means of its squared gradients.
 
     ``v <- b2 v + (1-b2) mean(g^2); theta <- theta - lr mhat / (sqrt(vhat) + eps)``
 
@@ -431,11 +431,11 @@ def apply_lamb(
     var, m, v, grad, *, beta1_power, beta2_power, lr, beta1, beta2, epsilon, weight_decay,
     adapts=True,
 ):  # fmt: skip
-    """Give Adam's step u, with the weights' decay, the norm of the weights.
+    """Scale Adam's step u, which includes the weight decay, to the norm of the weights.
 
     ``u = mhat / (sqrt(vhat) + eps) + decay theta; theta <- theta - lr u |theta| / |u|``
 
-    Norms are computed in double precision. Where one is 0 or NaN, u is taken as it is.
+    Norms are computed in double precision. If one is 0 or NaN, u is not scaled.
     """
     m, v = decayed(m, beta1, grad), decayed(v, beta2, grad * grad)
     unbias, root_scale = 1 / (1 - beta1_power), 1 / np.sqrt(1 - beta2_power)
@@ -452,7 +452,7 @@ def apply_lamb(
 def _ftrl(
     finish, var, accum, linear, grad, lr, l1, l2, lr_power, multiply_linear_by_lr, l2_shrinkage=None
 ):
-    """Return the new var, accum and linear; `finish` makes var of linear, the threshold and y."""
+    """Return the new var, accum and linear; `finish` computes var from linear, threshold and y."""
     shrunk = grad if l2_shrinkage is None else grad + 2 * l2_shrinkage * var
     new_accum = accum + grad * grad
     new, old = power(new_accum, -lr_power), power(accum, -lr_power)
@@ -469,7 +469,7 @@ def _soft_threshold(linear, l1, y):
 
 
 def _clip_to_threshold(linear, l1, y):
-    """Minimize the same by clipping, in which a NaN stays, and so does 0 / 0."""
+    """Minimize the same by clipping, which keeps NaNs, including that of 0 / 0."""
     return (maximum(minimum(linear, l1), -l1) - linear) / y
 
 
