@@ -252,7 +252,7 @@ def adafactor(
 ):  # fmt: skip
     """Return the variable and the slots after a step (Shazeer, Stern 2018, algorithms 4 and 5).
 
-    Means are those of NumPy for arrays in C order.
+    Means are computed by NumPy for arrays in C order.
     """
     if not w.size:
         return w, dict(slots)

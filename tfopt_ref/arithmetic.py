@@ -113,7 +113,7 @@ def wide(x: Any) -> Any:
 def narrow(x: Any, dtype: Any) -> Any:
     """Return x rounded from double precision to a dtype."""
     info = np.finfo(dtype)
-    if _flush and info.bits < 64:  # tiny is what is so when rounded to full precision, see above
+    if _flush and info.bits < 64:  # tiny after rounding to full precision, see above
         x = select(abs(x) < float(info.tiny) * (1 - float(info.eps) / 4), 0 * x, x)
     return x.astype(dtype)
 

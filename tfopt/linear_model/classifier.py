@@ -75,8 +75,9 @@ class LinearClassifier(LinearClassifierMixin, SDCAEstimator):
         descent with a smooth loss, or the interior-point method with the hinge loss. Not for fixed
         blocks.
     positive : bool, default=False
-        Whether weights must be nonnegative, as in scikit-learn's ``Lasso(positive=True)``. Takes
-        all losses except "multinomial", and the same solvers; l1 and l2 may both be 0.
+        Whether weights must be nonnegative, as in scikit-learn's ``Lasso(positive=True)``. It
+        applies to all losses except "multinomial", with the same solvers as `penalty_factor`; l1
+        and l2 may both be 0.
     gamma : float, default=1.0
         The width of the quadratic part of the smooth hinge; other losses do not use it.
     fit_intercept : bool, default=True

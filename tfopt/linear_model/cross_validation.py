@@ -66,7 +66,7 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
     Raises
     ------
     InvalidArgumentError
-        If a penalty is given twice; if no penalty has a score that is a number.
+        If a penalty is given twice, or if all scores are NaN.
     ValueError
         As `LinearClassifier` does.
 
@@ -144,9 +144,9 @@ class LinearClassifierCV(LinearClassifierMixin, PenaltyChoice):
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
         groups : array, shape (n_samples,), optional
-            Those of the samples, for a `cv` that asks for them, as ``GroupKFold()`` does.
+            The groups of the samples, for a `cv` that needs them, such as ``GroupKFold()``.
         **params
-            With scikit-learn's metadata routing: what the splitter and the scorer ask for.
+            With scikit-learn's metadata routing, the arguments of the splitter and the scorer.
 
         Returns
         -------
@@ -186,7 +186,7 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
     Raises
     ------
     InvalidArgumentError
-        If a penalty is given twice; if no penalty has a score that is a number.
+        If a penalty is given twice, or if all scores are NaN.
     ValueError
         As `LinearRegressor` does.
 
@@ -274,11 +274,11 @@ class LinearRegressorCV(LinearRegressorMixin, PenaltyChoice):
         sample_weight : array, shape (n_samples,), optional
             Non-negative.
         groups : array, shape (n_samples,), optional
-            Those of the samples, for a `cv` that asks for them, as ``GroupKFold()`` does.
+            The groups of the samples, for a `cv` that needs them, such as ``GroupKFold()``.
         offset : array, shape (n_samples,), or float, optional
             See `LinearRegressor.fit`; the penalty is then chosen by the loss.
         **params
-            With scikit-learn's metadata routing: what the splitter and the scorer ask for.
+            With scikit-learn's metadata routing, the arguments of the splitter and the scorer.
 
         Returns
         -------

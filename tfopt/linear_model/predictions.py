@@ -193,9 +193,9 @@ class LinearClassifierMixin(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X, offset
-            As of `predict`.
+            As in `predict`.
         y, sample_weight
-            As of `fit`.
+            As in `fit`.
         """
         predicted = self.predict(X, offset)
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
@@ -231,9 +231,9 @@ class LinearRegressorMixin(RegressorMixin, LinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X, offset
-            As of `predict`.
+            As in `predict`.
         y, sample_weight
-            As of `fit`.
+            As in `fit`.
 
         Returns
         -------

@@ -60,7 +60,7 @@ def load_block(
     y : array or Series, shape (n_rows,)
     weight : array or Series, shape (n_rows,), or None
     offset : array or Series, shape (n_rows,), or float, or None
-        For regression; it is put into the targets and weights.
+        Only for regression; it is absorbed by the targets and weights.
     duals : ndarray or None
     phi : PointwiseLoss
         For classification, labels need not be numbers.

@@ -1,4 +1,4 @@
-"""Duality gaps, which bound how far a primal point is from the minimum."""
+"""Duality gaps, which bound the distance of a primal point from the minimum."""
 
 from __future__ import annotations
 

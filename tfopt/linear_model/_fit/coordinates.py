@@ -67,7 +67,7 @@ class RowSpace:
     Attributes
     ----------
     rows : tuple of ndarray
-        In coordinates: L, shape (n_rows, n_rows).
+        The rows in coordinates: L, shape (n_rows, n_rows).
     is_exact : bool
         Whether L L^T = X X^T up to rounding; False if all features are 0.
     """

@@ -2,9 +2,8 @@
 
 It applies to piecewise linear losses, whose dual variables are in intervals. An iteration makes
 three passes over the rows: for the Newton system, for the length of the predictor's step, and for
-that of the corrector's step. (Mehrotra: On the implementation of a
-primal-dual interior point method, 1992; Ferris, Munson: Interior-point methods for massive support
-vector machines, 2002.)
+that of the corrector's step. (Mehrotra: On the implementation of a primal-dual interior point
+method, 1992; Ferris, Munson: Interior-point methods for massive support vector machines, 2002.)
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def _residuals(problem: Problem, state: RowState, bias: float) -> np.ndarray:
 class Centre:
     """Sets the dual variables such that all products are mu, given the predictions of `Begin`.
 
-    With `is_near` they stay close to those of the last certificate. Answers with `Centred`.
+    With `is_near`, they stay close to the dual variables of the last certificate. Answers with
+    `Centred`.
     """
 
     mu: float

@@ -49,7 +49,7 @@ class SolverResult(NamedTuple):
     certificate : Certificate
     n_iter : int
     history : list of dict
-        For each iteration the number of the problem, that of the iteration, the solver, the seconds
+        For each iteration: the number of the problem and of the iteration, the solver, the seconds
         since the start, the objective (NaN unless certified), the relative gap (an estimate unless
         certified), whether it is certified, and the reason why this solver takes the iteration.
     stalled : bool
@@ -156,7 +156,7 @@ class ConvergenceMonitor:
             rate = self.plan.rate or ASSUMED_RATE
             if self._is_interior:  # with the weights 0 the relative gap was 1
                 rate = -math.log(point.relative_gap) / (SLOWER * number)
-        wanted = max(self.options.tol, 1e-16)  # what rounding allows
+        wanted = max(self.options.tol, 1e-16)  # the limit of rounding
         left = math.log(point.relative_gap / wanted) / rate if rate > 0 else math.inf
         self._last_gap, self._last_epoch = point.gap, number
         if self.plan.step_cost_of is not None and math.isfinite(self._step_cost):

@@ -43,7 +43,7 @@ def shifted_duals(
     Parameters
     ----------
     gradient : ndarray, shape (n_weights + 1,)
-        Of the losses; the intercept is last.
+        The gradient of the losses; the intercept is last.
     bends, others : ndarray, shape (n_examples,)
         The weighted second derivatives at this point, and those to be added.
     column : ndarray, shape (n_weights + 1,)
@@ -105,7 +105,7 @@ class NewtonPath:
         self._gradient = rows.gradient(self.problem, self._design.states[0], self._factors)
         self._duals: FeasibleDuals | None = None
 
-    @np.errstate(over="ignore", invalid="ignore")  # what overflows is far from the minimum
+    @np.errstate(over="ignore", invalid="ignore")  # overflow means far from the minimum
     def solve(self, l1: float, l2: float, options: Parameters) -> SolverResult | None:
         """Return the solution for an l2, starting from the last one; None if the steps fail.
 

@@ -75,7 +75,7 @@ class Problem(NamedTuple):
     intercept : bool
         Whether there is an intercept b, which is not penalized; otherwise b = 0.
     threads : int
-        The largest number of threads; 0: that of `tfopt.threads`.
+        The largest number of threads; 0: the number of `tfopt.threads`.
     has_offset : bool
         Whether a number is added to x . w + b of each example; the states of rows have the numbers.
     factor : ndarray, shape (n_weights,), or None

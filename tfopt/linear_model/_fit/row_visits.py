@@ -27,7 +27,7 @@ MERGES = 2
 
 
 def bucket_for(problem: Problem) -> int:
-    """Return how many neighbouring examples are visited together."""
+    """Return the number of neighbouring examples that are visited together."""
     return 8 if problem.n_features > LARGE else 1
 
 

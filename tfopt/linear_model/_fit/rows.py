@@ -308,7 +308,7 @@ def newton_system(problem: Problem, state: RowState) -> tuple[np.ndarray, np.nda
     )
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is far away
+@np.errstate(over="ignore", invalid="ignore")  # points that are not finite are far away
 def linearize(
     problem: Problem, state: RowState, w: np.ndarray, bias: float
 ) -> tuple[RowState, Linearization]:

@@ -59,7 +59,7 @@ def _adjoint(g: Any, args: list[Any], f: Affine, place: int, others: dict[str, A
     def share(unit: Any) -> Any:
         result = flatten(f.value(_with(args, place, unit.reshape(x.shape)), others))
         parts = zip(flatten(g), result, nothing, strict=True)
-        # what a unit does not reach has no part in it, NaN or not
+        # elements that a unit does not reach have no part in it, NaN or not
         return sum(
             np.sum(np.where(y == zero, 0, np.conj(h) * (y - zero))).real for h, y, zero in parts
         )
