@@ -216,10 +216,7 @@ class InteriorPoint(Steps):
         begun: Mapping[int, np.ndarray],
         requests: Mapping[int, Centre | Choose],
     ) -> None:
-        """Begin at points with the rows' variables that the requests set.
-
-        `begun` are the answers of `Begin` at the points.
-        """
+        """Begin at points with the variables set by requests, given the answers of `Begin`."""
         l2 = self.problem.penalties.l2
         for k, found in self.design.apply(requests).items():
             (w, bias), (total, distance) = points[k], begun[k].tolist()
