@@ -73,7 +73,7 @@ def _converted(pairs: Any) -> list[tuple[Any, Any]]:
 
 def _clip_gradients(self: Optimizer, grads: list[Any]) -> tuple[Any, ...]:
     limits = self.clipvalue, self.clipnorm, self.global_clipnorm
-    return clipped_gradients(tuple(grads), self.merge, *limits)
+    return clipped_gradients(tuple(grads), self.merge, limits, None)[0]
 
 
 @contextmanager
