@@ -190,7 +190,7 @@ class EstimatorRun:
             z = X @ coef.T + biases
             codes = np.searchsorted(model.classes_, y)
             each = logsumexp(z.astype(float), axis=1) - z[np.arange(len(z)), codes]
-            primal = c @ each + l2 / 2 * np.square(coef).sum()
+            primal = c @ each + l1 * np.abs(coef).sum() + l2 / 2 * np.square(coef).sum()
             assert abs(objectives[0] - primal) <= ROUNDING * (1 + primal)
             return
         own = self._own_parameter

@@ -76,8 +76,8 @@ def _refusal(levels: Mapping[str, str]) -> str:
     if name.startswith("FTRL"):
         return ""
     if loss == "multinomial" and levels["classes"] == "three":
-        if l1 or solver not in ("auto", "newton-cg"):
-            return "the multinomial loss has one solver, without l1"
+        if solver not in ("auto", "newton-cg", "cd"):
+            return "the multinomial loss is for Newton's method and coordinate descent"
         loss = "logistic"
     if solver in ("newton-cholesky", "newton-cg") and l1:
         return "this solver is for l1 = 0"
