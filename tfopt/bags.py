@@ -35,28 +35,29 @@ _COMPUTED: dict[str, np.dtype[Any]] = {
 
 
 class Bags:
-    """Bags of rows of a table, whose sums or means are looked up.
+    """The bags of a batch: lists of rows of a table, of which sums or means are looked up.
 
-    Made for one batch: its ids say which rows of the table are in which bag. `lookup` pools the
-    rows of each bag without a copy of them, and `gradient` adds up the gradients of the bags in
-    the rows that they have in common, so that nothing of the size of ids times columns is made.
+    `lookup` pools the rows of each bag without copying them. `gradient` adds up the gradients of
+    the bags row by row. Neither allocates memory of the size of ids times columns.
 
     Parameters
     ----------
     ids : array_like of int32 or int64, shape (n,)
-        The rows, bag after bag. A row may occur several times, in a bag, too. They are copied.
+        The rows of the table, bag after bag; copied. A row may occur several times, also in one
+        bag.
     offsets : array_like of int32 or int64, shape (n_bags,)
-        Where each bag begins in `ids`: the first one at 0; the last one ends with the ids. A bag
-        that begins where the next one does is empty.
+        The position in `ids` at which each bag begins: 0 for the first; the last bag ends with the
+        ids. A bag that begins where the next one begins is empty.
     n_rows : int
-        How many rows the tables have.
+        The number of rows of the table.
     pooling : {"sum", "mean"}
-        What is made of the rows of a bag. An empty bag gives zeros.
+        How the rows of a bag are pooled. An empty bag gives zeros.
     weights : array_like of real numbers, shape (n,), optional
-        What multiplies each row. A mean is then the sum divided by the sum of the weights; zeros
-        if that is 0. They are copied, and used in the dtype in which rows are added up.
+        The weight of each id, which multiplies its row; copied, and used in the dtype in which rows
+        are added up. A mean is then the weighted sum divided by the sum of the weights, or zeros if
+        that is 0.
     include_last_offset : bool, default False
-        Whether `offsets` has one more element, where the last bag ends: how many ids there are.
+        Whether `offsets` has one more element, the end of the last bag: the number of ids.
 
     Attributes
     ----------
@@ -83,8 +84,8 @@ class Bags:
     -----
     TensorFlow's ``embedding_lookup_sparse`` and torch's ``EmbeddingBag``, whose offsets these are.
 
-    In a traced function (:func:`tfopt.function`) bags are constants. Those of a batch are looked up
-    outside of it: pass it what `lookup` returns, and its gradient to `gradient`.
+    In a traced function (:func:`tfopt.function`) bags are constants. Look up the bags of each batch
+    outside: pass the result of `lookup` to the function, and its gradient to `gradient`.
 
     Examples
     --------
@@ -167,7 +168,7 @@ class Bags:
         table : array, Variable or Tensor of floats or complex, shape (n_rows, ...)
             Of 16 bits to double precision, with any strides; a tensor of torch on the CPU, too.
         out : ndarray, optional
-            Receives the result, which has the dtype of the table; only of arrays.
+            Receives the result, in the dtype of the table; for arrays alone.
 
         Returns
         -------

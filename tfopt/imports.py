@@ -1,9 +1,9 @@
 """Lazy imports that a fork cannot interrupt halfway.
 
-A module that is being imported is locked. A child that is forked meanwhile, by another thread, has
-the lock, but not the thread that would release it, and would wait for ever. So whatever is imported
-inside a function is imported by `imported`, for which forks wait; and modules of this package that
-a user's thread imports by a statement are waited for, too.
+Python locks a module while it is imported. If another thread forks meanwhile, the child has the
+lock but not the thread that would release it, and waits for ever. So functions of this package
+import by `imported`, for which forks wait. Forks also wait for modules of this package that a
+user's thread imports by a statement.
 """
 
 from __future__ import annotations
