@@ -40,7 +40,7 @@ def reshape(a: Any, /, *args: Any, **kwargs: Any) -> Any:
     return with_gradients_of(_reordered, np.reshape, (operand(a), *args), kwargs)
 
 
-_reordered = by_name(np.reshape, lambda a, shape, order: moved(np.reshape, a, shape, order))
+_reordered = by_name(np.reshape, lambda a, shape, order: moved(np.reshape, a, shape, order=order))
 
 
 @method("reshape")
