@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from common.cases import assert_same_bits, numbers
+from common.two_orders import gradients_of_two_orders
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -202,20 +203,10 @@ def test_gradients_are_those_of_a_dense_matrix(k: int | None, dtype: str, traced
         "gradient": (s, lambda x: np.add(rows.gradient(x), 0.0), lambda x: dense.T @ x),
     }
 
-    def gradients(f: Any, at: np.ndarray) -> list[np.ndarray]:
-        x, v = tfopt.constant(at), tfopt.Variable(at.copy())
-        with tfopt.GradientTape() as outer:
-            outer.watch(x)
-            with tfopt.GradientTape() as tape:
-                tape.watch(x)
-                y = np.sum(f(x * v) ** 3)
-            first = [np.add(g, 0.0) for g in tape.gradient(y, [x, v])]
-        second = outer.gradient(first, [x, v])
-        return [np.asarray(g.numpy()) for g in (*first, *second)]
-
     for at, ours, theirs in products.values():
         f = tfopt.function(ours) if traced else ours
-        for found, wanted in zip(gradients(f, at), gradients(theirs, at), strict=True):
+        both = gradients_of_two_orders(f, at), gradients_of_two_orders(theirs, at)
+        for found, wanted in zip(*both, strict=True):
             assert found.dtype == wanted.dtype
             np.testing.assert_allclose(found, wanted, 1e-4 if dtype == "f4" else 1e-12)
 

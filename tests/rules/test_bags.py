@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from common.cases import LAYOUTS, assert_same_bits, lay_out, numbers
 from common.optimizer_makers import MAKERS, make, state
+from common.two_orders import gradients_of_two_orders
 from common.wrapper_cases import WRAPPERS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -201,16 +202,8 @@ def test_gradients_are_those_of_a_dense_matrix(
     }
 
     def gradients(f: Any, at: np.ndarray) -> list[np.ndarray]:
-        x, v = tfopt.constant(at), tfopt.Variable(at.copy())
-        with tfopt.GradientTape() as outer:
-            outer.watch(x)
-            with tfopt.GradientTape() as tape:
-                tape.watch(x)
-                y = np.sum(f(x * v) ** 3)
-            first = [np.add(g, 0.0) for g in tape.gradient(y, [x, v])]
-        second = outer.gradient(first, [x, v])
         along = tfopt.jvp(f, [at], [at[::-1].copy()])[1]
-        return [np.asarray(g) for g in (*first, *second, along)]
+        return [*gradients_of_two_orders(f, at), np.asarray(along)]
 
     for at, ours, theirs in products.values():
         f = tfopt.function(ours) if traced else ours
