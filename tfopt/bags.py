@@ -20,6 +20,8 @@ from tfopt.kernels.update import dedup
 __all__ = ["Bags"]
 
 _POOLINGS = "sum", "mean"
+#: The dtypes of gradients that a step sums itself.
+_SHARED = np.dtype(np.float32), np.dtype(np.float64)
 #: The memory of gradients of at most so many bytes, once they are no longer used: new memory is
 #: that of the system, which takes longer to give it than the sums take.
 _MEMORY, _KEPT = Workspace(), 1 << 26
@@ -132,7 +134,7 @@ class Bags:
         n = self._ids.size
         begins = _integers(offsets, "offsets")
         _check_offsets(begins, n, include_last_offset)
-        ends = begins[1:] if include_last_offset else np.append(begins[1:], [n] * bool(begins.size))
+        ends = begins[1:] if include_last_offset else np.append(begins, n)[1:]
         self._counts: np.ndarray = ends - begins[: ends.size]
         self._bag = np.repeat(np.arange(ends.size, dtype=np.intp), self._counts)
         self._weights = None if weights is None else _real_numbers(weights, n)
@@ -209,8 +211,10 @@ class Bags:
             One row for each of `rows`, in the dtype of `g`: the sum over its occurrences, in the
             order of the ids, of the gradient of the bag, divided by the bag's number of rows or sum
             of weights if means were looked up, times the weight of the occurrence. 16-bit numbers
-            are added up in float32, and the sums are rounded once. Of a variable or a tensor, the
-            values are a tensor, which tapes record.
+            are added up in float32, and the sums are rounded once. Those of an array of float32 or
+            float64, without weights, are added up by the step that takes them, or when the values
+            are first asked for. Of a variable or a tensor, the values are a tensor, which tapes
+            record.
 
         Raises
         ------
@@ -223,6 +227,8 @@ class Bags:
         self._check(given, "g", len(self))
         if isinstance(given, Operand):
             values = apply(_ROWS, (given,), {"bags": self})
+        elif self._weights is None and given.dtype in _SHARED and math.prod(given.shape[1:]) > 1:
+            return _SummedLater(given, self)
         else:
             values = _of_rows(given, self)
         return IndexedSlices(values, self.rows, (self.n_rows, *given.shape[1:]))
@@ -281,6 +287,56 @@ class Bags:
         return sums
 
 
+class _SummedLater(IndexedSlices):
+    """The gradient of a table, whose rows are summed by the step that takes it, or when asked for.
+
+    Parameters
+    ----------
+    g : ndarray of float32 or float64, shape (n_bags, ...)
+        Copied, in case that it changes before it is summed.
+    bags : Bags
+        Without weights.
+    """
+
+    __slots__ = ("_bags", "_of_bags", "_summed")
+
+    def __init__(self, g: np.ndarray, bags: Bags) -> None:
+        of_bags = np.array(g, order="C")
+        bags._divide(of_bags.reshape(len(bags), math.prod(g.shape[1:])))
+        self._bags, self._of_bags = bags, of_bags
+        self._summed: np.ndarray | None = None
+        self.dense_shape = bags.n_rows, *g.shape[1:]
+
+    @property
+    def values(self) -> np.ndarray:
+        if self._summed is None:
+            self._summed = _sums(self._of_bags, self._bags)
+        return self._summed
+
+    @values.setter
+    def values(self, values: Any) -> None:
+        self._summed = values
+
+    @property
+    def indices(self) -> np.ndarray:
+        return self._bags.rows
+
+    @property
+    def dtype(self) -> Any:
+        return self._of_bags.dtype
+
+    @property
+    def _memory(self) -> np.ndarray:
+        return self._of_bags
+
+    def _concrete(self) -> IndexedSlices:
+        return self
+
+    def _shared_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        summed = self._summed is not None or not self._of_bags.size
+        return None if summed else (self._of_bags, self._bags._bag, self._bags._ids)
+
+
 def _pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.ndarray:
     shape, computed = (len(bags), *table.shape[1:]), _COMPUTED[table.dtype.name]
     if out is not None:
@@ -305,17 +361,23 @@ def _pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.
 
 
 def _of_rows(g: np.ndarray, bags: Bags) -> np.ndarray:
-    computed, width = _COMPUTED[g.dtype.name], math.prod(g.shape[1:])
-    distinct, place = bags._distinct()
+    computed = _COMPUTED[g.dtype.name]
     divides = bags.pooling == "mean"
     of_bags = np.array(g, computed, order="C", copy=True if divides else None)
-    of_bags = bags._divide(of_bags.reshape(len(bags), width))
-    shape = distinct.size, width
-    small = math.prod(shape) * computed.itemsize <= _KEPT
-    sums = _MEMORY.array("rows", shape, computed) if small else np.empty(shape, computed)
-    dedup.add_rows(of_bags, place, sums, math.inf, 1.0, bags._bag, bags._weights)
+    bags._divide(of_bags.reshape(len(bags), math.prod(g.shape[1:])))
     with np.errstate(over="ignore"):
-        return sums.astype(g.dtype, copy=False).reshape(distinct.size, *g.shape[1:])
+        return _sums(of_bags, bags).astype(g.dtype, copy=False)
+
+
+def _sums(of_bags: np.ndarray, bags: Bags) -> np.ndarray:
+    """Return the sum for each distinct id of the rows of its bags."""
+    distinct, place = bags._distinct()
+    shape, dtype = (distinct.size, math.prod(of_bags.shape[1:])), of_bags.dtype
+    small = math.prod(shape) * dtype.itemsize <= _KEPT
+    sums = _MEMORY.array("rows", shape, dtype) if small else np.empty(shape, dtype)
+    terms = of_bags.reshape(len(bags), shape[1])
+    dedup.add_rows(terms, place, sums, math.inf, 1.0, bags._bag, bags._weights)
+    return sums.reshape(distinct.size, *of_bags.shape[1:])
 
 
 # ---- both are linear: the gradient of each is the other one, of the rows that there are

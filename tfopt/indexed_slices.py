@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfopt.core.backends import is_device_array
-from tfopt.core.engine import CUT, Op, Tensor, apply
+from tfopt.core.engine import CUT, Op, Tensor, apply, raw
 from tfopt.core.nest import flatten, pack
 from tfopt.core.tensor_tree import Composite
 from tfopt.core.workspace import Workspace
@@ -82,6 +82,24 @@ class IndexedSlices(Composite):
 
     def _with_parts(self, values: Any, indices: Any) -> IndexedSlices:
         return IndexedSlices(values, indices, self.dense_shape)
+
+    @property
+    def _memory(self) -> Any:
+        """The array that a step of these rows reads."""
+        return self.values
+
+    def _concrete(self) -> IndexedSlices:
+        """Return the same with arrays in the place of tensors."""
+        if not isinstance(self.values, Tensor):
+            return self
+        return IndexedSlices(raw(self.values), raw(self.indices), self.dense_shape)
+
+    def _shared_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Return rows, the one of each index, and indices whose sums by index these are.
+
+        None if the gradient is not of that kind, or has been summed.
+        """
+        return None
 
     @property
     def shape(self) -> tuple[int, ...] | None:

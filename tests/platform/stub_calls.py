@@ -454,6 +454,10 @@ GOOD: dict[str, Any] = {
         KERNEL, (np.ones((5, 2)), np.ones((5, 2)), np.ones((3, 2))), np.array([0, 4, 0]),
         (0.1, 0.9), 0, 1.0, True, Workspace(), 1.0, 1.0, 1.0,
     ],
+    "update.sparse_checks.shared_rows_call": lambda: [
+        KERNEL, (np.ones((5, 2)), np.ones((5, 2)), np.ones((3, 2))), np.array([0, 2, 2, 1]),
+        np.array([0, 4, 0, 1]), (0.1, 0.9), 0, 1.0, True, Workspace(), 1.0, False,
+    ],
     "platform.runtime.pauses": lambda: [[(0.0, 1.0, 2.0)]],
     "platform.runtime.set_threads": lambda: [1],
     "platform.runtime.get_threads": list,

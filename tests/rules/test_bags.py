@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from itertools import pairwise
 from typing import Any
 
@@ -261,6 +263,95 @@ def test_a_step_is_that_of_the_sums_of_the_rows_of_all_ids(
     wanted = state(theirs, [b])
     for name, found in state(ours, [a]).items():
         assert_same_bits(found, wanted[name], name)
+
+
+def summed(bags: Bags, g: np.ndarray) -> IndexedSlices:
+    """Return the gradient of a table with the values that it has for everybody but a step."""
+    gradient = bags.gradient(g)
+    return IndexedSlices(gradient.values, gradient.indices, gradient.dense_shape)
+
+
+@pytest.mark.parametrize(("which", "mode", "dtype"), STEPS)
+@pytest.mark.parametrize("flush", [True, False])
+@pytest.mark.parametrize("pooling", ["sum", "mean"])
+def test_a_step_that_sums_rows_has_the_bits_of_one_with_their_sums(
+    which: str, mode: str, dtype: str, flush: bool, pooling: str
+) -> None:
+    """Of denormals and zeros of both signs too, and of two tables, by any number of threads."""
+    random, kind = np.random.default_rng(0), getattr(tfopt.optimizers, which.split("-")[0])
+    options = {} if mode == "tensorflow" else {"sparse": mode}
+    tfopt.set_flush_denormals(flush)
+    made = [kind(**MAKERS[which], **options) for _ in range(2)]
+    first = [random.choice([-0.0, 0.5, 1e-40], (9, k)).astype(dtype) for k in (3, 33)]
+    tables = [[table.copy() for table in first] for _ in made]
+    some = np.array([-1e-41, 1e-41, -0.0, 0.0, -1.0, 1.0, 3.0])
+    for number in range(4):
+        bags = Bags(random.integers(8, size=20), [0, 6, 6, 7], 9, pooling)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gs = [random.choice(some, (4, k)).astype(dtype) for k in (3, 33)]
+        for optimizer, own, make_gradient in zip(
+            made, tables, (Bags.gradient, summed), strict=True
+        ):
+            tfopt.threads.set_num_threads(1 + number % 3)
+            pairs = [(make_gradient(bags, g), table) for g, table in zip(gs, own, strict=True)]
+            if mode == "catch_up":
+                for table in own:
+                    optimizer.catch_up(table, bags.rows)
+            optimizer.apply_gradients(pairs)
+    for optimizer in made:
+        if mode == "catch_up":
+            optimizer.flush()
+    found, wanted = (state(*each) for each in zip(made, tables, strict=True))
+    for name, array in found.items():
+        assert_same_bits(array, wanted[name], name)
+
+
+def test_a_gradient_keeps_the_numbers_that_it_was_made_of() -> None:
+    table, bags, g = np.zeros((4, 2)), Bags([3, 0, 3], [0, 2], 4), np.ones((2, 2))
+    gradient = bags.gradient(g)
+    g[...] = np.nan
+    tfopt.optimizers.SGD(1.0).step(table, gradient)
+    assert table.tolist() == [[-1, -1], [0, 0], [0, 0], [-2, -2]]
+    assert gradient.values.tolist() == [[2, 2], [1, 1]]
+    gradient.values *= 2
+    tfopt.optimizers.SGD(1.0).step(table, gradient)
+    assert table.tolist() == [[-3, -3], [0, 0], [0, 0], [-6, -6]]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda g: pickle.loads(pickle.dumps(g))]
+)
+def test_a_copy_of_a_gradient_is_one(copied: Any) -> None:
+    gradient = Bags([3, 0, 3], [0, 2], 4).gradient(np.ones((2, 2)))
+    other = copied(gradient)
+    assert other.values.tolist() == gradient.values.tolist()
+    assert other.indices.tolist() == [3, 0]
+    assert (other.dense_shape, other.dtype, repr(other)) == ((4, 2), "f8", repr(gradient))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (5, 2), (3, 2), (4,)])
+def test_a_gradient_of_another_table_is_refused_as_its_values_are(shape: tuple[int, ...]) -> None:
+    bags, g, table = Bags([3, 0, 3], [0, 2], 4), np.ones((2, 2)), np.ones(shape)
+    errors = []
+    for gradient in (bags.gradient(g), summed(bags, g)):
+        try:
+            tfopt.optimizers.Adam().step(table, gradient)
+        except InvalidArgumentError as error:
+            errors.append((type(error), str(error)))
+    assert len(errors) != 1
+    assert errors[:1] == errors[1:]
+    assert (table == 1).all() == bool(errors)
+
+
+@pytest.mark.parametrize("k", [None, 1, 2])
+def test_no_bags(k: int | None) -> None:
+    columns = () if k is None else (k,)
+    bags, table = Bags([], [], 4), np.ones((4, *columns))
+    assert bags.lookup(table).shape == (0, *columns)
+    gradient = bags.gradient(np.ones((0, *columns)))
+    assert gradient.values.shape == (0, *columns)
+    tfopt.optimizers.Adam().step(table, gradient)
+    assert (table == 1).all()
 
 
 @pytest.mark.parametrize("name", WRAPPERS)

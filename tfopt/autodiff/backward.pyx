@@ -169,7 +169,7 @@ def backward(list nodes not None, dict grads not None, set wanted not None):
                 continue
             if key not in wanted:
                 del grads[key]
-            if type(g) is IndexedSlices:
+            if isinstance(g, IndexedSlices):
                 g = densify(g)
             if type(node.op) is Op and (<Op>node.op).vjps is not None:
                 _through(<Op>node.op, node, g, active, grads, owned, raw)
@@ -232,9 +232,9 @@ cdef int _through(Op op, Node node, object g, set active, dict grads, set owned,
 
 cdef object _fitted(object g, Tensor t, bint raw):
     """A rule's gradient in the shape and dtype of the tensor that it is for."""
-    if type(g) is not IndexedSlices:
+    if not isinstance(g, IndexedSlices):
         return unbroadcast(g, array_of(t) if raw else t)
-    if g.values.dtype == t.dtype:
+    if g.dtype == t.dtype:
         return g
     return IndexedSlices(cast(g.values, t.dtype), g.indices, g.dense_shape)
 

@@ -19,6 +19,7 @@ from tfopt.kernels import kernels
 from tfopt.kernels.update.adjustments import set_cautious_decay, set_rounding
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.multi_tensor import many_call
+from tfopt.kernels.update.sparse_checks import shared_rows_call
 from tfopt.kernels.update.step_table import Kernel
 from tfopt.updates.sparse_update import rows_call
 
@@ -63,6 +64,8 @@ class RuleStep(NamedTuple):
         duplicates: str | None = None,
     ) -> Call:
         """Check a sparse update, whose gradients are summed in a workspace."""
+        if duplicates is None and (shared := self._shared_rows(arrays, slices, workspace)):
+            return self.completed(shared)
         call = rows_call(
             self.kernel,
             (*arrays, slices.values),
@@ -76,6 +79,20 @@ class RuleStep(NamedTuple):
             self.var_scale,
         )
         return self.completed(call)
+
+    def _shared_rows(
+        self, arrays: tuple[np.ndarray, ...], slices: IndexedSlices, workspace: Workspace
+    ) -> Call | None:
+        """Check an update that sums rows which indices share; return None if it cannot."""
+        shared = slices._shared_rows()
+        if shared is None or slices.dense_shape != arrays[0].shape:  # checked as any other then
+            return None
+        rows, at, indices = shared
+        kernel, hypers, flags, duplicates, lazy, grad_scale, var_scale, *_ = self
+        return shared_rows_call(
+            kernel, (*arrays, rows), at, indices, hypers, flags, grad_scale, lazy, workspace,
+            var_scale, duplicates != "sum",
+        )  # fmt: skip
 
     def completed(self, call: Call) -> Call:
         """Return a call after setting what the arguments of a rule do not contain."""

@@ -129,7 +129,7 @@ cdef class Apart:
             grad = grads[t]
             is_array = isinstance(grad, cnp.ndarray)
             if not is_array:
-                grad = getattr(grad, "values", None)
+                grad = getattr(grad, "_memory", None)   # of `IndexedSlices`
                 if not isinstance(grad, cnp.ndarray):
                     return False
             array = grad

@@ -4,7 +4,13 @@ A thread numbers the rows it owns in order of occurrence. It then reads the grad
 once and nearly sequentially. A row that occurs once is stepped on the way. The others are added to
 sums, which are short, and stepped at the end. Rows of one element are all summed and stepped at the
 end: their sums are short, too.
+
+Indices may share rows of the gradient, as those of a bag do. The result is that of a step whose
+gradient is the sums: these keep denormals, and are stepped as they are (`exact`), or as sums of one
+row each.
 """
+
+from libc.math cimport INFINITY
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -12,7 +18,7 @@ from libc.string cimport memcpy, memset
 from tfopt.kernels.update.work cimport work
 from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, prefetch_numbered_row, prefetch_row,
+    fp_enter, fp_leave, fp_state, prefetch_numbered_row, prefetch_row, raise_flag, read_once, within,
 )
 from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.update.distinct cimport place_of, table_size
@@ -32,12 +38,17 @@ for _k in range(AHEAD):
 
 
 cdef inline void _add_rows(const work *w, char *into, const Py_ssize_t *numbers,
-                           const Py_ssize_t *at, Py_ssize_t n) noexcept nogil:
-    """Add rows of the gradient, clamped and scaled, to numbered sums."""
+                           const Py_ssize_t *at, Py_ssize_t n, bint exact) noexcept nogil:
+    """Add rows of the gradient, clamped and scaled, to numbered sums, perhaps with denormals."""
     cdef int last = w.n_operands - 1
+    cdef fp_state before
+    if exact:
+        before = fp_enter(False)
     sums_in_use().rows[w.itemsize == 8](
         into, numbers, w.tensors[0].data[last], w.row_stride[last], at, n, w.inner,
         w.summing.bound, w.summing.scale)
+    if exact:
+        fp_leave(before)
 
 
 cdef struct owned:
@@ -103,6 +114,17 @@ cdef inline uint32_t _number(owned *s, Py_ssize_t row) noexcept nogil:
     return <uint32_t>(s.n - 1)
 
 
+cdef inline uint32_t _term(const work *w, Py_ssize_t i) noexcept nogil:
+    """The gradient's row of index i."""
+    if w.summing.at == NULL:
+        return <uint32_t>i
+    cdef Py_ssize_t row = read_once(&w.summing.at[i])
+    if within(row, w.summing.n_terms):
+        return <uint32_t>row
+    raise_flag(w.outside)
+    return 0
+
+
 cdef void _number_owned(const work *w, owned *s, int owner, int owners) noexcept nogil:
     """Number the rows that a thread owns, and list their occurrences."""
     cdef Py_ssize_t[PIECE] rows
@@ -115,7 +137,7 @@ cdef void _number_owned(const work *w, owned *s, int owner, int owners) noexcept
         at, number = s.at + s.n_at, s.number + s.n_at
         n = 0
         for i in range(start, stop):        # branch-free: always written, kept if owned
-            at[n] = <uint32_t>i
+            at[n] = _term(w, i)
             rows[n] = named_row(w, i)
             n += owner_of(rows[n], shift, owners) == owner
         for i in range(n):
@@ -154,7 +176,7 @@ cdef void _step_singles(const work *w, owned *s, const Py_ssize_t *at, const Py_
     while start < n:
         stop = min(start + together, n)
         memset(s.singles, 0, (stop - start) * s.row_bytes)
-        _add_rows(w, s.singles, _in_order, at + start, stop - start)
+        _add_rows(w, s.singles, _in_order, at + start, stop - start, w.summing.exact)
         for i in range(start, stop):
             if i + AHEAD < n:
                 prefetch_row(&grad, &stride, 1, at[i + AHEAD], bytes_)
@@ -182,9 +204,19 @@ cdef void _read_gradient(const work *w, owned *s) noexcept nogil:
             repeats = place[repeated] != SINGLE
             repeated += repeats
             singles += not repeats
-        _add_rows(w, s.sum_, place, repeated_at, repeated)
+        _add_rows(w, s.sum_, place, repeated_at, repeated, w.summing.at != NULL)
         _step_singles(w, s, single_at, single, singles)
         start = stop
+
+
+cdef inline char *_stepped(const work *w, const owned *s, char *sum_) noexcept nogil:
+    """A sum as it is stepped: that of shared rows added to zero, as if it were a row by itself."""
+    if w.summing.at == NULL or w.summing.exact:
+        return sum_
+    memset(s.singles, 0, s.row_bytes)
+    sums_in_use().rows[w.itemsize == 8](
+        s.singles, _in_order, sum_, s.row_bytes, _in_order, 1, w.inner, INFINITY, 1)
+    return s.singles
 
 
 cdef void _step_sums(const work *w, owned *s) noexcept nogil:
@@ -198,7 +230,7 @@ cdef void _step_sums(const work *w, owned *s) noexcept nogil:
         if k + AHEAD < n:
             prefetch_numbered_row(w.tensors[0].data, w.row_stride, w.n_whole, w.n_operands - 1,
                                   s.rows[k + AHEAD], bytes_)
-        _step(w, s.rows[k], s.sum_ + k * s.row_bytes)
+        _step(w, s.rows[k], _stepped(w, s, s.sum_ + k * s.row_bytes))
 
 
 cdef void _step_elements(const work *w, owned *s) noexcept nogil:
@@ -214,7 +246,7 @@ cdef void _step_elements(const work *w, owned *s) noexcept nogil:
         n = min(s.n_at - start, <Py_ssize_t>SHORT_PIECE)
         for i in range(n):
             at[i], number[i] = s.at[start + i], s.number[start + i]
-        _add_rows(w, s.sum_, number, at, n)
+        _add_rows(w, s.sum_, number, at, n, False)
         start += n
     memcpy(data, w.tensors[0].data, sizeof(data))
     memcpy(stride, w.row_stride, sizeof(stride))

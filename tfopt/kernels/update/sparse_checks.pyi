@@ -1,5 +1,7 @@
 from typing import Any, SupportsFloat
 
+import numpy as np
+
 from tfopt.kernels.update.checks import Call
 from tfopt.kernels.update.step_table import Kernel
 
@@ -16,3 +18,16 @@ def sparse_call(
     bound: float = ...,
     scale: float = 1.0,
 ) -> Call: ...
+def shared_rows_call(
+    kernel: Kernel,
+    arguments: tuple[Any, ...],
+    at: np.ndarray,
+    indices: Any,
+    hypers: tuple[SupportsFloat, ...],
+    flags: int,
+    grad_scale: SupportsFloat,
+    lazy: bool,
+    workspace: Any,
+    var_scale: SupportsFloat,
+    exact: bool,
+) -> Call | None: ...

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from libc.math cimport INFINITY
 from libc.stdlib cimport free
 
 from tfopt.errors import IndexOutOfRangeError, InvalidArgumentError, InvalidTypeError
@@ -76,13 +77,37 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     With a workspace, the gradients of equal indices are summed, clamped to a bound and scaled
     before: by the call if it can (`Call.sums`), or else here, in the workspace.
     """
+    return _checked(kernel, arguments, indices, hypers, flags, grad_scale, lazy, workspace,
+                    var_scale, bound, scale, None)
+
+
+def shared_rows_call(Kernel kernel not None, tuple arguments not None,
+                     const Py_ssize_t[::1] at not None, indices, tuple hypers not None, int flags,
+                     grad_scale, bint lazy, workspace, var_scale, bint exact):
+    """Check a sparse update in which index i has row ``at[i]`` of a contiguous gradient.
+
+    Nothing else writes to the gradient. Its rows are summed by index first, with denormals. The
+    sums are stepped as they are if it is `exact`, else as gradients of indices that may be equal.
+    Only calls that sum can take such rows: None is returned instead of another one.
+    """
+    cdef Call call = _checked(kernel, arguments, indices, hypers, flags, grad_scale, lazy,
+                              workspace, var_scale, INFINITY, 1, at)
+    if call is not None:
+        call.summed.exact = exact
+    return call
+
+
+cdef Call _checked(Kernel kernel, tuple arguments, indices, tuple hypers, int flags, grad_scale,
+                   bint lazy, workspace, var_scale, double bound, double scale,
+                   const Py_ssize_t[::1] at):
     cdef Call call = Call.__new__(Call)
     cdef int k, last = kernel.n_operands - 1
     cdef numbers read
     cdef object faults = read_scalars(kernel, hypers, grad_scale, var_scale, &read)
     cdef list variables = as_arrays(kernel, arguments)
     cdef cnp.ndarray ids = as_array(indices, "indices")
-    cdef cnp.ndarray grad = check_operands(kernel, variables)
+    cdef cnp.ndarray given = check_operands(kernel, variables)
+    cdef cnp.ndarray grad = given if at is None else _spread(given, at.shape[0])
     cdef cnp.ndarray var = variables[0]
     cdef const steps *rule
     cdef bint everywhere
@@ -113,6 +138,12 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
         call.w.half = NULL
     everywhere = rule.absent != NULL and not lazy
     _set_rows(kernel, call, rule, variables, grad, ids)
+    if at is not None:
+        if everywhere or call.w.inner == 1 or workspace is None \
+                or not _sum_on_the_way(call, var, workspace, bound, scale):
+            return None
+        _share_rows(call, given, at)
+        return call
     if workspace is not None and (
             everywhere or not _sum_on_the_way(call, var, workspace, bound, scale)):
         grad, ids = _summed(grad, ids, workspace, bound, scale, everywhere)
@@ -125,6 +156,23 @@ def sparse_call(Kernel kernel not None, tuple arguments not None, indices, tuple
     elif worth_dividing(&call.w):
         _divide_rows(call, workspace)
     return call
+
+
+cdef cnp.ndarray _spread(cnp.ndarray grad, Py_ssize_t n):
+    """An array of n rows of a gradient's shape and dtype, whose numbers do not matter."""
+    if cnp.PyArray_SIZE(grad) == 0 or not cnp.PyArray_ISCARRAY_RO(grad):
+        raise InvalidArgumentError("rows that indices share must be contiguous, and not empty")
+    return np.broadcast_to(grad[:1], (n, *(<object>grad).shape[1:]))
+
+
+cdef int _share_rows(Call call, cnp.ndarray grad, const Py_ssize_t[::1] at) except -1:
+    """Let the indices of a call that sums have these rows of a gradient."""
+    cdef int last = call.w.n_operands - 1
+    call.one.data[last] = <char *>cnp.PyArray_DATA(grad)
+    call.w.row_stride[last] = cnp.PyArray_STRIDE(grad, 0)
+    call.summed.at, call.summed.n_terms = &at[0], cnp.PyArray_DIM(grad, 0)
+    call.arrays += (grad, at.base)
+    return 0
 
 
 cdef cnp.ndarray _memory(workspace, str name, tuple shape):
@@ -167,6 +215,7 @@ cdef bint _sum_on_the_way(Call call, cnp.ndarray var, workspace, double bound, d
         return 0
     if call.w.inner == 1 and call.w.scatter == NULL:    # of rules from elsewhere
         return 0
+    call.summed.at, call.summed.exact = NULL, False
     call.summed.team = team_size(n * call.w.inner, call.w.n_operands)
     call.summed.most = min(n, call.w.n_rows)
     call.summed.own_bytes = own_bytes(n, call.summed.most, call.w.inner, call.w.itemsize)

@@ -21,6 +21,9 @@ cdef struct summing:
     char *own           # the memory of each thread
     Py_ssize_t own_bytes
     Py_ssize_t most     # maximum number of distinct rows
+    const Py_ssize_t *at        # the gradient's row for each index; NULL: the one of its position
+    Py_ssize_t n_terms          # the gradient's rows
+    bint exact          # sums are stepped as they are, not added to zero in the step's arithmetic
     int team
     double bound
     double scale

@@ -80,13 +80,17 @@ def apart_from(grads: Iterable[Any], variables: Iterable[Any]) -> list[Any]:
     occupied = Occupied(host_arrays(variables))
 
     def apart(array: Any) -> Any:
-        shares = isinstance(array, np.ndarray) and occupied.touches(array)
-        return array.copy() if shares else array
+        return array.copy() if shares(array) else array
+
+    def shares(array: Any) -> bool:
+        return isinstance(array, np.ndarray) and occupied.touches(array)
 
     return [
-        IndexedSlices(apart(grad.values), grad.indices, grad.dense_shape)
-        if isinstance(grad, IndexedSlices)
-        else apart(grad)
+        apart(grad)
+        if not isinstance(grad, IndexedSlices)
+        else IndexedSlices(grad.values.copy(), grad.indices, grad.dense_shape)
+        if shares(grad._memory)
+        else grad
         for grad in grads
     ]
 
@@ -136,9 +140,7 @@ def as_gradient(grad: Any) -> Any:
     """Return a gradient with tensors replaced by their arrays."""
     if isinstance(grad, Tensor):
         return raw(grad)
-    if isinstance(grad, IndexedSlices) and isinstance(grad.values, Tensor):
-        return IndexedSlices(raw(grad.values), raw(grad.indices), grad.dense_shape)
-    return grad
+    return grad._concrete() if isinstance(grad, IndexedSlices) else grad
 
 
 def of_variable(error: InvalidArgumentError, variable: Variable) -> InvalidArgumentError:
