@@ -125,6 +125,30 @@ def test_what_cannot_be_mirrored_is_refused() -> None:
     assert (w == 1).all() and (mirror == 1).all()
 
 
+ALTERED: dict[str, Callable[[np.ndarray], object]] = {
+    "shape": lambda half: setattr(half, "shape", (2, 3)),
+    "dtype": lambda half: setattr(half, "dtype", np.uint16),
+    "read-only": lambda half: setattr(half.flags, "writeable", False),
+}
+
+
+@pytest.mark.parametrize("altered", ALTERED)
+@pytest.mark.parametrize("stepped", [False, True])
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
+def test_a_mirror_that_is_altered_between_steps_is_checked_again(
+    altered: str, stepped: bool
+) -> None:
+    w, optimizer = np.ones(6, np.float32), Mirror(SGD(0.5))
+    half = optimizer.mirror(w)
+    for _ in range(2 if stepped else 0):
+        optimizer.step(w, np.zeros(6, np.float32))
+    ALTERED[altered](half)
+    with pytest.raises(InvalidArgumentError):
+        optimizer.step(w, np.ones(6, np.float32))
+    assert (w == 1).all()
+    assert (half.view(DTYPES["bfloat16"]) == 1).all()
+
+
 def test_weights_are_not_overwritten_after_they_were_mirrored() -> None:
     for inner in (Mirror(SGD(0.5)), GradientAccumulation(Mirror(SGD(0.5)), steps=2)):
         with pytest.raises(InvalidArgumentError, match="put Mirror around WeightAverage"):

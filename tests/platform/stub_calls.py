@@ -286,6 +286,9 @@ GOOD: dict[str, Any] = {
     ],
     "update.clip.scale_call": lambda: [[np.ones(3)], [np.ones(3)], 0.5, 1.0, False],
     "update.clip.round_call": lambda: [[np.ones(3, np.float16)], [np.ones(3, np.float32)]],
+    "update.clip.Rounding.call_of": lambda: [
+        clip.Rounding(), [np.ones(3, np.float16)], [np.ones(3, np.float32)],
+    ],
     "update.clip.weigh_call": lambda: [
         [np.ones(3)],
         [[np.ones(3)], [np.ones(3)]],
@@ -526,7 +529,7 @@ for _type in (
     commit.Attributes, commit.Mark, commit.Meanwhile, commit.Undo, locking.Held, pipeline.Turns,
     aliasing.Occupied, feature_groups.Places, repetition.Apart, repetition.Repetition,
     repetition.Unchanged, repetition.Bound, repetition.Repeats, repetition.Repetitions,
-    commit.Prepared,
+    commit.Prepared, clip.Rounding,
 ):  # fmt: skip
     try:
         BLANK.append(_type.__new__(_type))

@@ -304,6 +304,49 @@ def round_call(list outs not None, list arrays not None):
     return call
 
 
+cdef class Rounding:
+    """Rounds float32 arrays to others of 16 bits, call after call; by one step at a time."""
+
+    cdef Call call
+    cdef list columns       # of that call, if all of them are contiguous
+    cdef list dtypes
+
+    def call_of(self, list outs not None, list arrays not None):
+        """What `round_call` returns: the last call, if these are its arrays, with its memory."""
+        if self.columns is None or not self._is_of(outs, arrays):
+            self.columns = None
+            self.call = round_call(outs, arrays)
+            self.columns, self.dtypes = [self.call.arrays[0], self.call.arrays[2]], []
+            for column in self.columns:
+                self.dtypes.append(column[0].dtype if column else None)
+            if not self._is_of(outs, arrays):
+                self.columns = None
+        self.call.w.grain = 1       # which a pipeline with others may have changed
+        return self.call
+
+    cdef bint _is_of(self, list outs, list arrays) except -1:
+        cdef Py_ssize_t t, n = len(<list>self.columns[0])
+        cdef int k
+        cdef cnp.ndarray array
+        cdef list given
+        for k in range(2):
+            given = arrays if k else outs
+            if len(given) != n:
+                return False
+            for t in range(n):
+                if given[t] is not (<list>self.columns[k])[t]:
+                    return False
+                array = given[t]    # which may have been given other memory, dtype or shape
+                if not (cnp.PyArray_DATA(array) == <void *>self.call.w.tensors[t].data[k]
+                        and array.descr is self.dtypes[k] and same_shape(array, outs[t])
+                        and cnp.PyArray_CHKFLAGS(array, cnp.NPY_ARRAY_CARRAY if k == 0
+                                                 else cnp.NPY_ARRAY_CARRAY_RO)
+                        and cnp.PyArray_SIZE(array) == (self.call.w.starts[t + 1]
+                                                        - self.call.w.starts[t])):
+                    return False
+        return True
+
+
 def scale_each_call(cnp.ndarray out not None, cnp.ndarray array not None,
                     cnp.ndarray first not None, cnp.ndarray second not None):
     """Multiply each element by its own factors, in computation type and of array's shape."""

@@ -18,7 +18,8 @@ from libc.string cimport memcpy, memset
 from tfopt.kernels.update.work cimport work
 from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team
 from tfopt.kernels.platform.machine cimport (
-    fp_enter, fp_leave, fp_state, prefetch_numbered_row, prefetch_row, raise_flag, read_once, within,
+    fp_enter, fp_leave, fp_state, prefetch_numbered_row, prefetch_row, raise_flag, read_once,
+    within,
 )
 from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.update.distinct cimport place_of, table_size
@@ -39,7 +40,7 @@ for _k in range(AHEAD):
 
 cdef inline void _add_rows(const work *w, char *into, const Py_ssize_t *numbers,
                            const Py_ssize_t *at, Py_ssize_t n, bint exact) noexcept nogil:
-    """Add rows of the gradient, clamped and scaled, to numbered sums, perhaps with denormals."""
+    """Add rows of the gradient, clamped and scaled, to numbered sums: `exact`, with denormals."""
     cdef int last = w.n_operands - 1
     cdef fp_state before
     if exact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 import numpy as np
@@ -10,7 +11,7 @@ from tfopt.core.effects import writes
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.imports import bfloat16
 from tfopt.kernels.update.checks import Call
-from tfopt.kernels.update.clip import round_call
+from tfopt.kernels.update.clip import Rounding, round_call
 from tfopt.kernels.update.commit import RowsOf, Write, carry_out
 from tfopt.kernels.update.dense import run
 from tfopt.optimizers.base.optimizer_base import OptimizerBase
@@ -146,29 +147,33 @@ class _Copying:
 
     def __init__(self, wrapper: Mirror) -> None:
         self._wrapper = wrapper
-        self._on_device: dict[tuple[int, ...], tuple[list[Variable], DeviceCopy]] = {}
+        #: What copies lists of variables that have been copied before, and their mirrors.
+        self._known: dict[tuple[int, ...], tuple[list[Variable], list[Variable], Any]] = {}
 
     def __call__(self, variables: list[Variable]) -> Any:
         """Return what copies variables of one dtype and device, None if they have no mirrors."""
         if not _has_mirror(variables[0]):
             return None
-        weights = [variable._array for variable in variables]
-        if variables[0].device == "cpu":
-            return round_call(self._mirrors(variables), weights)
         key = tuple(map(id, variables))  # the list may be a new one in each step
-        if key not in self._on_device:
-            copy = DeviceCopy(self._mirrors(variables), variables[0].name)
-            self._on_device[key] = variables, copy
-        return self._on_device[key][1].launch(weights)
-
-    def _mirrors(self, variables: list[Variable]) -> list[Any]:
-        return [self._wrapper._mirror(variable)._array for variable in variables]
+        if key not in self._known:
+            mirrors = [self._wrapper._mirror(variable) for variable in variables]
+            self._known[key] = variables, mirrors, _copy(mirrors, variables[0])
+        _, mirrors, copy = self._known[key]
+        return copy([mirror._array for mirror in mirrors], [each._array for each in variables])
 
     def rows(self, variable: Variable, update: Call) -> Write | Call | None:
         """Return what copies the rows that a call updates."""
         call = self([variable])
         in_order = variable.numpy().flags.c_contiguous
         return RowsOf(call, update) if call is not None and in_order else call
+
+
+def _copy(mirrors: list[Variable], first: Variable) -> Callable[[list[Any], list[Any]], Any]:
+    """Return what makes the call or the launch that copies arrays to those of mirrors."""
+    if first.device == "cpu":
+        return Rounding().call_of
+    on_device = DeviceCopy([mirror._array for mirror in mirrors], first.name)
+    return lambda _, weights: on_device.launch(weights)
 
 
 class _MirroredStep(StepAround):
