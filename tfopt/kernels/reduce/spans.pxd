@@ -65,6 +65,15 @@ cdef inline void clear(double *lanes, Py_ssize_t used) noexcept nogil:
         lanes[i] = 0
 
 
+cdef inline void clear_others(double *lanes, Py_ssize_t used) noexcept nogil:
+    """Set the lanes to zero that `fold` reads beside those that are used."""
+    cdef Py_ssize_t i, n = 1
+    while n < used and n < LANES:
+        n *= 2
+    for i in range(used, n):
+        lanes[i] = 0
+
+
 cdef inline void halve(double *lanes, Py_ssize_t half, Py_ssize_t used) noexcept nogil:
     cdef Py_ssize_t i
     if used > half:     # unused lanes hold zeros, and adding them changes nothing
@@ -81,9 +90,13 @@ cdef inline double fold(double *lanes, Py_ssize_t used, bint max_abs) noexcept n
         return lanes[0]
     halve(lanes, 128, used)    # constant lengths let the compiler vectorize
     halve(lanes, 64, used)
-    halve(lanes, 32, used)
-    halve(lanes, 16, used)
-    halve(lanes, 8, used)
+    if used > 32:       # three times at once, so that the sums in between stay in registers
+        for i in range(8):
+            lanes[i] = (((lanes[i] + lanes[i + 32]) + (lanes[i + 16] + lanes[i + 48]))
+                        + ((lanes[i + 8] + lanes[i + 40]) + (lanes[i + 24] + lanes[i + 56])))
+    else:
+        halve(lanes, 16, used)
+        halve(lanes, 8, used)
     halve(lanes, 4, used)
     halve(lanes, 2, used)
     halve(lanes, 1, used)
