@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tfopt import scipy as scipy
     from tfopt.autodiff import (
         Bind,
+        ForwardAccumulator,
         GradientTape,
         NoGradient,
         NotDifferentiable,
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bags",
     "Bind",
+    "ForwardAccumulator",
     "GradientTape",
     "IndexOutOfRangeError",
     "IndexedSlices",
@@ -169,6 +171,7 @@ _ORIGINS = {
     **dict.fromkeys(
         (
             "Bind",
+            "ForwardAccumulator",
             "GradientTape",
             "NoGradient",
             "NotDifferentiable",

@@ -238,6 +238,12 @@ def tape_outcome(persistent: bool = False, watch_accessed_variables: bool = True
     return found
 
 
+def directed(primals: Any, tangents: Any) -> Any:
+    with tfopt.ForwardAccumulator(primals, tangents) as forward:
+        y = [np.sum(x**3) for x in primals]
+    return [float(dy) for dy in forward.jvp(y, "zero")]
+
+
 class Taped:
     """Functions of a tape's methods, of fresh tapes each."""
 
@@ -482,6 +488,11 @@ CALLS = {
         lambda: {"f": lambda x: np.sin(x), "primals": [VECTOR], "tangents": [VECTOR]},
         {"f": lambda x: np.cos(x), "primals": [VECTOR + 1], "tangents": [VECTOR * 3]},
         lambda _, found: [np.asarray(part).tolist() for part in found],
+    ),
+    "ForwardAccumulator": Call(
+        like(directed, tfopt.ForwardAccumulator),
+        lambda: {"primals": [TENSOR], "tangents": [np.asarray(TENSOR)]},
+        {"primals": [2 * TENSOR], "tangents": [3 * np.asarray(TENSOR)]},
     ),
     "stop_gradient": Call(tfopt.stop_gradient, lambda: {"input": VECTOR}),
     "TensorSpec": Call(

@@ -68,18 +68,48 @@ def derivatives(t: Any, steps: list[tuple[int, int, int]], arrays: list[np.ndarr
     return [np.asarray(g) for g in (*first, *second)]
 
 
-@pytest.mark.parametrize("package", [tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])
-@given(
+def directed(
+    t: Any, accumulator: Any, steps: list[Any], arrays: list[np.ndarray], along: list[np.ndarray]
+) -> list[Any]:
+    """Return what changes along a direction: a random expression, and its gradients."""
+    inputs = [t.constant(array) for array in arrays]
+    with accumulator(inputs, [t.constant(d) for d in along]) as forward:
+        with t.GradientTape() as tape:
+            tape.watch(inputs)
+            values = list(inputs)
+            for number, i, j in steps:
+                values.append(STEPS[number](t.np, values[i % len(values)], values[j % len(values)]))
+            y = t.np.sum(values[-1])
+        first = tape.gradient(y, inputs, unconnected_gradients="zero")
+    return [np.asarray(forward.jvp(x, "zero")) for x in (values[-1], y, *first)]
+
+
+DRAWN = given(
     steps=st.lists(
         st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 9), st.integers(0, 9)),
         min_size=1, max_size=6,
     ),
     seed=st.integers(0, 2**32),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("package", [tfopt, tfopt_ref], ids=["tfopt", "tfopt_ref"])
+@DRAWN
 def test_random_expressions(package: ModuleType, steps: list[Any], seed: int) -> None:
     random = np.random.default_rng(seed)
     arrays = [random.uniform(-2, 2, shape) for shape in ((2, 3), (3,), (2, 1))]
     ours = derivatives(Ours(package), steps, arrays)
     theirs = derivatives(TensorFlow(tf), steps, arrays)
+    for own, tensorflows in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(own, tensorflows, 1e-9, 1e-9)
+
+
+@DRAWN
+def test_directions_of_random_expressions(steps: list[Any], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    shapes = (2, 3), (3,), (2, 1)
+    arrays, along = ([random.uniform(-2, 2, shape) for shape in shapes] for _ in range(2))
+    ours = directed(Ours(tfopt), tfopt.ForwardAccumulator, steps, arrays, along)
+    theirs = directed(TensorFlow(tf), tf.autodiff.ForwardAccumulator, steps, arrays, along)
     for own, tensorflows in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(own, tensorflows, 1e-9, 1e-9)

@@ -4,7 +4,7 @@ from tfopt.autodiff import vjps
 from tfopt.autodiff.bind import Bind
 from tfopt.autodiff.conversion import set_conversion
 from tfopt.autodiff.custom_gradient import custom_gradient, grad_pass_through
-from tfopt.autodiff.forward import jvp
+from tfopt.autodiff.forward import ForwardAccumulator, jvp
 from tfopt.autodiff.function import Function, TensorSpec, function
 from tfopt.autodiff.numeric import check_grads, compute_gradient, max_error
 from tfopt.autodiff.recompute import recompute_grad
@@ -29,6 +29,7 @@ __all__ = [
     "TensorSpec",
     "function",
     "Bind",
+    "ForwardAccumulator",
     "GradientLostWarning",
     "GradientTape",
     "IndexedSlices",
