@@ -242,6 +242,20 @@ def test_the_derivative_by_the_limit_is_one_sided_at_0() -> None:
         assert to_limit == pytest.approx(expected), limit
 
 
+@pytest.mark.parametrize("low", [(2,), (1,), (1, 2), (3, 1), (3, 2), ()])
+def test_a_gradient_by_a_broadcast_bound_is_summed(low: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    t, upstream = random.standard_normal((2, 3, 2))
+    bound = random.uniform(-0.5, 0.5, low)
+    whole = tfopt.clip_grads.clip_by_value_grad(
+        upstream, t, np.broadcast_to(bound, (3, 2)).copy(), 9
+    )
+    _, found, _ = tfopt.clip_grads.clip_by_value_grad(upstream, t, bound, 9)
+    wide = whole[1].reshape((3, 2))
+    axes = tuple(k for k, n in enumerate((1,) * (2 - len(low)) + low) if n == 1)
+    close(found, wide.sum(axes, keepdims=True).reshape(low))
+
+
 def test_by_average_norm() -> None:
     t = np.float32([[-3, 0, 0], [4, 0, 0]])
     cases = ((t, 0.8, [[-2.88, 0, 0], [3.84, 0, 0]]), (t, 0.9, t), (np.zeros(3), 0, np.zeros(3)),
@@ -252,6 +266,9 @@ def test_by_average_norm() -> None:
     slices = tfopt.IndexedSlices(np.float32([[3], [3], [8]]), [1, 1, 2], (3, 1))
     with pytest.warns(DeprecationWarning):
         close(tfopt.clip_by_average_norm(slices, 1), [[0], [1.8], [2.4]])
+    first = tfopt.IndexedSlices(np.float32([[8], [3], [3]]), [0, 1, 1], (2, 1))
+    with pytest.warns(DeprecationWarning):
+        close(tfopt.clip_by_average_norm(first, 1), [[1.6], [1.2]])
 
 
 # ---- what is not finite

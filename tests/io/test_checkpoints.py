@@ -510,3 +510,10 @@ def test_a_masked_array_is_not_saved_without_its_mask(tmp_path: Path) -> None:
     assert not path.exists()
     checkpoints.save(path, {"data": masked.data, "mask": masked.mask})
     assert checkpoints.load(path)["mask"].tolist() == [False, True]
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_an_empty_array_may_have_the_longest_axis(tmp_path: Path, ending: str) -> None:
+    path, empty = tmp_path / f"a.{ending}", np.zeros((0, 2**63 - 1), np.int8)
+    checkpoints.save(path, {"a": empty})
+    assert checkpoints.load(path)["a"].shape == empty.shape

@@ -20,6 +20,7 @@ from sklearn.feature_extraction import FeatureHasher
 import tfopt
 from tfopt.errors import FileFormatError, InvalidArgumentError
 from tfopt.io import HashedBlock, iter_hashed
+from tfopt.io.text_options import HashedText
 from tfopt.kernels.text.hashed_text import parse
 from tfopt.linear_model import FTRLClassifier
 from tfopt_ref import hashed_text as twin
@@ -421,3 +422,12 @@ def test_the_kernel_refuses_what_does_not_fit(change: dict[str, Any]) -> None:
     assert parse(**arguments)[0].size == 1
     with pytest.raises(InvalidArgumentError):
         parse(**{**arguments, **change})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"format": "vw"}, {"sep": ","}, {"label": None}, {"names": ("a", "b")}, {"numeric": (1,)},
+     {"skip": (1,)}, {"weight": 1}, {"crosses": ((1, 2),)}, {"quotes": False}],
+)  # fmt: skip
+def test_options_that_are_not_the_defaults_are_shown(changed: dict[str, Any]) -> None:
+    assert HashedText(16, **changed).shown() == changed

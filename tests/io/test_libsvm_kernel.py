@@ -8,7 +8,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.datasets import load_svmlight_file
 
@@ -50,6 +50,10 @@ _EXPONENTS = st.one_of(st.just(""), st.builds("{}{}".format, st.sampled_from("eE
 @given(
     st.lists(st.builds("{}{}{}".format, st.sampled_from(["", "+", "-"]), _MANTISSAS, _EXPONENTS))
 )
+@example(
+    ["9007199254740993.0001", "9007199254740993.0000"]
+)  # at a tie, but for the digit that is cut
+@example(["73786976294838214657", "73786976294838214656", "73786976294838214655"])
 def test_decimals_are_rounded_as_python_rounds_them(texts: list[str]) -> None:
     _same_as_python(texts)
 

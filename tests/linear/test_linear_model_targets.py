@@ -53,6 +53,11 @@ def test_each_target_is_fitted_as_if_alone(form: Any, intercept: bool, weights: 
         assert not intercept or abs(c @ a) < 1e-9
 
 
+def test_targets_may_be_numbers_in_an_array_of_objects() -> None:
+    model, other = (SDCARegressor(l2=0.7).fit(X, y) for y in (Y[:, 0], Y[:, 0].astype(object)))
+    assert other.coef_.tolist() == model.coef_.tolist()
+
+
 def test_one_factorization_serves_all(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     for name in ("newton_system", "solve"):

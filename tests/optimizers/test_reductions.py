@@ -14,7 +14,8 @@ from tfopt import IndexedSlices, optimizers
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
 from tfopt.kernels import kernels
 from tfopt.kernels.update.checks import dense_call
-from tfopt.kernels.update.pipeline import Turns
+from tfopt.kernels.update.clip import scale_call
+from tfopt.kernels.update.pipeline import Turns, run_together
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.optimizers.base.rule_optimizer import RuleOptimizer
 
@@ -188,6 +189,17 @@ def test_a_vector_is_one_row_to_adam_mini() -> None:
     other.apply_gradients([(grad, b)])
     assert (w[0] == b).all()
     assert other.get_slot(b, "v").shape == (1,) and other.get_slot(b, "m").shape == (5,)
+
+
+def test_a_call_waits_for_what_another_does_with_another_variable() -> None:
+    n = 100_000  # more than calls take at a turn
+    x, y, z = (
+        [np.full(n, number, np.float32) for number in pair] for pair in ((1, 2), (3, 4), (5, 6))
+    )
+    out = [np.zeros(n, np.float32) for _ in range(2)]
+    doubled = [scale_call(each, each, 2.0, 1.0, True) for each in (z, x)]
+    run_together([*doubled, scale_call(out, [x[1], y[1]], 1.0, 1.0, True)])
+    assert [set(each) for each in (*out, *x, *z)] == [{4}, {4}, {2}, {4}, {10}, {12}]
 
 
 @pytest.mark.parametrize("rule", REDUCING, ids=lambda rule: rule.name)

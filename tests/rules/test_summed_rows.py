@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 import tfopt
 from tfopt import IndexedSlices
 from tfopt.core.workspace import Workspace
+from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
+from tfopt.kernels.update import dedup
 from tfopt.kernels.update.sparse_checks import sparse_call
 from tfopt.training_ops import apply_adamax
 
@@ -118,3 +120,11 @@ def test_memory_lasts_from_step_to_step() -> None:
         sparse_call(kernel, (var, grad[:n]), ids, (0.5,), 0, 1.0, workspace=workspace)
         held.append(workspace._kept["own"][0].ctypes.data)
     assert len(set(held)) == 1
+
+
+@pytest.mark.parametrize("width", [3, 5])
+def test_sums_of_another_width_are_refused(width: int) -> None:
+    sums = np.full((2, width), 7.0)
+    with pytest.raises(InvalidArgumentError, match="a row of sums"):
+        dedup.add_rows(np.ones((3, 4)), np.zeros(3, np.intp), sums, np.inf, 1.0)
+    assert (sums == 7).all()

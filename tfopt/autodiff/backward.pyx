@@ -53,7 +53,7 @@ cpdef object unbroadcast(object g, object a):
 
 
 cdef object _summed(object g, object a):
-    cdef tuple given = g.shape if hasattr(g, "shape") else np.shape(g), shape = a.shape
+    cdef tuple given = g.shape, shape = a.shape
     cdef Py_ssize_t lead = len(given) - len(shape), k
     if given == shape:
         return g

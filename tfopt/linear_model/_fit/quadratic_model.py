@@ -79,7 +79,7 @@ class QuadraticModel:
     def __init__(self, problem: Problem, features: Features, factors: np.ndarray):
         self.problem, self.features, self.factors = problem, features, factors
         self.size, self.penalties = SMALLEST, problem.penalties
-        self.working = np.zeros(0, np.intp)
+        self.working: np.ndarray  # that of the matrix
         self.matrix: ModelMatrix | None = None
         per_column = problem.n_features // problem.n_weights
         self.most_in_matrix = max(MOST_IN_MATRIX, min(per_column, LARGEST_MATRIX))
