@@ -331,6 +331,7 @@ X3, Y3 = np.array([[1.0], [2.0], [3.0]]), np.array([0, 1, 1])
         (SDCAClassifier(), [[np.nan], [1.0], [2.0]], Y3, None, "NaN"),
         (SDCAClassifier(), [[np.inf], [1.0], [2.0]], Y3, None, "infinity"),
         (SDCAClassifier(), X3 * 1e200, Y3, None, "overflow: scale the features"),
+        (SDCAClassifier(l2=1e-20), X3 * 1e150, Y3, None, "overflow: scale the features"),
         (SDCAClassifier(), X3, [0, 1], None, "inconsistent numbers of samples"),
         (
             SDCAClassifier(),

@@ -192,13 +192,12 @@ def test_a_vector_is_one_row_to_adam_mini() -> None:
 
 
 def test_a_call_waits_for_what_another_does_with_another_variable() -> None:
-    n = 100_000  # more than calls take at a turn
-    x, y, z = (
-        [np.full(n, number, np.float32) for number in pair] for pair in ((1, 2), (3, 4), (5, 6))
-    )
-    out = [np.zeros(n, np.float32) for _ in range(2)]
-    doubled = [scale_call(each, each, 2.0, 1.0, True) for each in (z, x)]
-    run_together([*doubled, scale_call(out, [x[1], y[1]], 1.0, 1.0, True)])
+    def pair(first: float, second: float) -> list[np.ndarray]:
+        return [np.full(100_000, number, np.float32) for number in (first, second)]  # many turns
+
+    x, y, z, out = pair(0, 0), pair(3, 4), pair(0, 0), pair(0, 0)
+    calls = [scale_call(z, pair(5, 6), 2.0, 1.0, True), scale_call(x, pair(1, 2), 2.0, 1.0, True)]
+    run_together([*calls, scale_call(out, [x[1], y[1]], 1.0, 1.0, True)])
     assert [set(each) for each in (*out, *x, *z)] == [{4}, {4}, {2}, {4}, {10}, {12}]
 
 

@@ -284,7 +284,8 @@ def test_a_step_that_sums_rows_has_the_bits_of_one_with_their_sums(
     made = [kind(**MAKERS[which], **options) for _ in range(2)]
     first = [random.choice([-0.0, 0.5, 1e-40], (9, k)).astype(dtype) for k in (3, 33)]
     tables = [[table.copy() for table in first] for _ in made]
-    some = np.array([-1e-41, 1e-41, -0.0, 0.0, -1.0, 1.0, 3.0])
+    tiny = 0.7 * float(np.finfo(dtype).tiny)  # two of which add up to a normal number
+    some = np.array([-tiny, tiny, tiny, 1e-41, -0.0, 0.0, -1.0, 1.0, 3.0])
     for number in range(4):
         pooling = ("sum", "mean")[number % 2]
         bags = Bags(random.integers(8, size=20), [0, 6, 6, 7], 9, pooling)

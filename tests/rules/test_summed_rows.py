@@ -17,7 +17,7 @@ from tfopt.errors import InvalidArgumentError
 from tfopt.kernels import kernels
 from tfopt.kernels.update import dedup
 from tfopt.kernels.update.sparse_checks import sparse_call
-from tfopt.training_ops import apply_adamax
+from tfopt.training_ops import apply_adamax, apply_gradient_descent
 
 HYPERS = {"beta1_power": 0.9, "lr": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-7}
 ROWS = 300
@@ -128,3 +128,13 @@ def test_sums_of_another_width_are_refused(width: int) -> None:
     with pytest.raises(InvalidArgumentError, match="a row of sums"):
         dedup.add_rows(np.ones((3, 4)), np.zeros(3, np.intp), sums, np.inf, 1.0)
     assert (sums == 7).all()
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("width", [1, 4])
+def test_denormal_rows_add_up_unless_they_are_flushed(flush: bool, width: int) -> None:
+    var, tiny = np.zeros((3, width)), 0.75 * np.finfo(np.float64).tiny
+    tfopt.set_flush_denormals(flush)
+    rows = np.full((2, width), tiny)
+    apply_gradient_descent(var, rows, alpha=1.0, indices=np.array([1, 1]), duplicates="sum")
+    assert (var[1] == (0 if flush else -2 * tiny)).all()

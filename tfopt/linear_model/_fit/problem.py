@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -395,6 +395,7 @@ class Samples:
 
     def squares_overflow(self, l2: float) -> bool:
         """Whether the squared norm of a row divided by l2 is infinite."""
-        if self.sum_of_squares is not None and math.isfinite(self.sum_of_squares / l2):
+        largest = min(l2, 1.0) * sys.float_info.max
+        if self.sum_of_squares is not None and self.sum_of_squares <= largest:
             return False
-        return not math.isfinite(self.squared_norms.max(initial=0) / l2)
+        return not self.squared_norms.max(initial=0) <= largest

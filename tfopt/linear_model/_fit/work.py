@@ -205,7 +205,8 @@ def ascent_work(problem: Problem, squared_norm: float, tol: float) -> float:
         The mean of the rows' squared norms.
     tol : float
     """
-    n_epochs = -math.log(max(tol, 1e-16)) / epoch_rate(problem, squared_norm)
+    rate = epoch_rate(problem, squared_norm)
+    n_epochs = -math.log(max(tol, 1e-16)) / rate if rate else math.inf
     certificates = CERTIFICATES * CERTIFICATE_PASSES * _pass_work(problem)
     return n_epochs * epoch_work(problem) + certificates
 
