@@ -380,3 +380,18 @@ def test_distinct_rows_are_used_as_they_are(rule: Rule) -> None:
             update(package, rule, *arrays, indices=np.array([3, 1]), duplicates="error")
         for name, got, want in zip(rule.operands, *found, strict=True):
             assert_same_bits(got, want, f"{rule.name}: {name}")
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize(
+    "rule", [r for r in RULES if "vhat" in r.slots], ids=lambda rule: rule.name
+)
+def test_a_maximum_that_is_kept_is_flushed_too(impl: Any, rule: Rule, flush: bool) -> None:
+    """Beside a negative second moment, which only a caller can give."""
+    tiny = np.finfo(np.float64).tiny / 4
+    impl.set_flush_denormals(flush)
+    given = {"vhat": tiny, "v": -1.0, "grad": 0.0}
+    arrays = [np.full(40, given.get(name, 0.5)) for name in rule.operands]
+    with np.errstate(invalid="ignore"):
+        update(impl, rule, *arrays)
+    assert set(arrays[rule.operands.index("vhat")]) == {0.0 if flush else tiny}

@@ -141,7 +141,7 @@ EQUIVALENT: dict[str, str] = {
     "!= NULL or not 0 < call.w.inner <= BLOCK or not 0 < n < 0xFFFFFFFF: -> if "
     "call.one.axes != NULL or not 0 < call.w.inner <= BLOCK or not 1 < n < 0xFF"
     "FFFFFF:": ("a single row is summed before its step instead of in it"),
-    "tfopt/kernels/update/sparse_checks.pyx::sparse_call: call.w.half = NULL -> pass": (
+    "tfopt/kernels/update/sparse_checks.pyx::_checked: call.w.half = NULL -> pass": (
         "the baseline has no steps of 16 bits"
     ),
     "tfopt/kernels/update/step_table.pyx::Kernel.__cinit__: if len(rule.operand"
