@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from common.cases import DTYPES, RULES, WITH_ROWS, arrays_for, assert_same_bits,
 
 import tfopt
 import tfopt_ref
+from tfopt.kernels import kernels
+from tfopt.kernels.update.checks import step_arguments
 from tfopt.rules import OPS, Rule, checks_of
 from tfopt_ref.training_op import TrainingOp
 
@@ -395,3 +398,18 @@ def test_a_maximum_that_is_kept_is_flushed_too(impl: Any, rule: Rule, flush: boo
     with np.errstate(invalid="ignore"):
         update(impl, rule, *arrays)
     assert set(arrays[rule.operands.index("vhat")]) == {0.0 if flush else tiny}
+
+
+@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule.choices], ids=lambda rule: rule.name
+)
+def test_other_backends_are_told_the_choices(rule: Rule, double: bool) -> None:
+    """As bits after those of the flags."""
+    for power, l1, flags in product((-0.5, -1.0), (0.0, 0.5), range(1 << len(rule.flags))):
+        given = dict.fromkeys(rule.hypers, 0.25) | {"lr_power": power, "l1": l1}
+        hypers = tuple(given[name] for name in rule.hypers)
+        found, _ = step_arguments(kernels[rule.name], hypers, flags, 1.0, 1.0, double, True)
+        chosen = [eval(condition, {}, given) for condition in rule.choices.values()]
+        bits = sum(bit << k for k, bit in enumerate(chosen, len(rule.flags)))
+        assert found == flags + bits, given

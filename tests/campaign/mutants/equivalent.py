@@ -223,4 +223,52 @@ EQUIVALENT: dict[str, str] = {
     "ond(r, epsilon)": ("beyond a corner by 0, any slope gives 0"),
     "tfopt/kernels/linear/ftrl.pyx::learn: ahead.data, ahead.size = <const char "
     "*>values, sizeof(real) -> pass": ("what is prefetched"),
+    "tfopt/kernels/arrays/layout.pyx::_reach: total += strides[k][axis] if strid"
+    "es[k][axis] >= 0 else -strides[k][axis] -> total += strides[k][axis] if str"
+    "ides[k][axis] >= 0 else -strides[k][n_operands]": ("the order in which elements are visited"),
+    "tfopt/kernels/update/whole_tensors.pyx::run_tensors: cdef Py_ssize_t t, spa"
+    "ns = 0 -> cdef Py_ssize_t t, spans = 1": (_THREADS),
+    "tfopt/kernels/update/row_buckets.pyx::run_buckets: _share(w, _divide, n, 2)"
+    " -> _share(w, _divide, n, 1)": (_THREADS),
+    "tfopt/clip_ops/by_value.py::clip_by_value: if out is None and is_recorded(t"
+    ", clip_value_min, clip_value_max): -> if out is None and is_recorded(clip_v"
+    "alue_min, t, clip_value_max):": ("the order in which operands are looked at"),
+    "tfopt/kernels/linear/multiclass.pyx::_dot_of: if k + FEATURES_AHEAD < n: ->"
+    " if k + FEATURES_AHEAD <= n:": ("what is prefetched"),
+    "tfopt/kernels/linear/loss_formulas.pxd::poisson_step: cdef double x = log(r"
+    "), d = (x + K * r - z) / (1 + K * r) -> cdef double x = log(r), d = (x + K "
+    "* r + z) / (1 + K * r)": ("where Newton's method starts, which ends at the same root"),
+    "tfopt/kernels/linear/cholesky.pxd::substitute: for i in range(n): -> for i in range(width):": (
+        "what lies behind the n numbers is not read"
+    ),
+    "tfopt/linear_model/regressor.py::LinearRegressor._checked: X, y = self._val"
+    'idate_features( *(X, True), y=y, order="C", y_numeric=True, multi_output='
+    "n_targets > 1 ) -> X, y = self._validate_features( *(X, True), y=y, order="
+    '"C", y_numeric=False, multi_output=n_targets > 1 )': (
+        "targets that are objects become numbers later, too"
+    ),
+    "tfopt/kernels/text/libsvm.pyx::_survey_row: q = end - 1 -> q = end - 0": (
+        "what follows a line is no colon"
+    ),
+    "tfopt/checkpoints/safetensors.py::read_text: if length > min(size - 8, MOST"
+    "_TEXT): -> if length > min(size - 7, MOST_TEXT):": (
+        "such a header is longer than the file, which is found as it is read"
+    ),
+    "tfopt/optimizers/base/minimize.py::_upstream: return times(upstream, scale)"
+    " -> return times(scale, upstream)": ("a product of two numbers"),
+    "tfopt/kernels/platform/runtime.pyx::dismiss_team: _enter(&_saved[t.work], n"
+    "ow, now - t.asked, (t.ended - t.began) * (1 + others)) -> pass": (_THREADS),
+    "tfopt/kernels/arrays/layout.pyx::_walk_along: for i in range(n - 1): -> for"
+    " i in range(n + 1):": ("arrays that could be visited together are visited one after another"),
+    "tfopt/kernels/linear/second_order.pyx::newton_system: cdef Py_ssize_t share"
+    "s = max(1, min(SHARES, bounds.n_rows // (4 * (n_weights + 1)))) -> cdef Py_"
+    "ssize_t shares = max(1, min(SHARES, bounds.n_rows // (4 )))": (
+        "into how many parts a sum of rows is divided, on any number of threads"
+    ),
+    "tfopt/kernels/linear/batches.pxd::set_hash: cdef Py_ssize_t places = 2 * b."
+    "most_entries -> cdef Py_ssize_t places = 3 * b.most_entries": ("how large a hash table is"),
+    "tfopt/kernels/update/rules.pxd::keras_adam_with_amsgrad: vhat[0] = maximum_"
+    "or_nan(vhat[0] - zero, v[0]) -> vhat[0] = maximum_or_nan(vhat[0] , v[0])": (
+        "x86's maximum of denormals that count as zero is zero already"
+    ),
 }

@@ -140,6 +140,7 @@ cdef Call _checked(Kernel kernel, tuple arguments, indices, tuple hypers, int fl
     _set_rows(kernel, call, rule, variables, grad, ids)
     if at is not None:
         if everywhere or call.w.inner == 1 or workspace is None \
+                or cnp.PyArray_DIM(given, 0) > 0xFFFFFFFF \
                 or not _sum_on_the_way(call, var, workspace, bound, scale):
             return None
         _share_rows(call, given, at)
