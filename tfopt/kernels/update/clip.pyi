@@ -2,6 +2,7 @@ from typing import Any
 
 from numpy import float64, int64
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
 from tfopt.kernels.update.checks import Call
 
@@ -18,6 +19,7 @@ def scale_call(
 ) -> Call: ...
 def round_call(outs: list[NDArray[Any]], arrays: list[NDArray[Any]]) -> Call: ...
 
+@disjoint_base
 class Rounding:
     def call_of(self, outs: list[NDArray[Any]], arrays: list[NDArray[Any]]) -> Call: ...
 
