@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,39 +26,15 @@ def _triangle(n: int) -> np.ndarray:
     return np.tril(filled((n, n), "float64")) + n * np.eye(n)
 
 
-def _logsumexp() -> _Function:
-    from scipy.special import logsumexp
+def _along_rows(name: str) -> _Function:
+    from scipy import special
 
-    ours = public("scipy.special.logsumexp")
+    ours, scipys = public(f"scipy.special.{name}"), getattr(special, name)
     return _Function(
         filled((256, 1000), "float64"),
         lambda x: ours(x, axis=1),
-        lambda x: logsumexp(x, axis=1),
-        lambda torch, x: torch.logsumexp(x, 1),
-    )
-
-
-def _softmax() -> _Function:
-    from scipy.special import softmax
-
-    ours = public("scipy.special.softmax")
-    return _Function(
-        filled((256, 1000), "float64"),
-        lambda x: ours(x, axis=1),
-        lambda x: softmax(x, axis=1),
-        lambda torch, x: torch.softmax(x, 1),
-    )
-
-
-def _log_softmax() -> _Function:
-    from scipy.special import log_softmax
-
-    ours = public("scipy.special.log_softmax")
-    return _Function(
-        filled((256, 1000), "float64"),
-        lambda x: ours(x, axis=1),
-        lambda x: log_softmax(x, axis=1),
-        lambda torch, x: torch.log_softmax(x, 1),
+        lambda x: scipys(x, axis=1),
+        lambda torch, x: getattr(torch, name)(x, 1),
     )
 
 
@@ -133,9 +110,7 @@ def _sparse_product() -> _Function:
 
 
 _FUNCTIONS = {
-    "logsumexp": _logsumexp,
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
+    **{name: partial(_along_rows, name) for name in ("logsumexp", "softmax", "log_softmax")},
     "norm.logpdf": _logpdf,
     "solve_triangular": _solve_triangular,
     "cho_solve": _cho_solve,

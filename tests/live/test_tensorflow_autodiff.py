@@ -51,18 +51,23 @@ STEPS: list[Any] = [
 ]
 
 
+def of_first_order(t: Any, steps: list[tuple[int, int, int]], inputs: list[Any]) -> list[Any]:
+    """Return a random expression, its sum, and the gradients of that."""
+    with t.GradientTape() as tape:
+        tape.watch(inputs)
+        values = list(inputs)
+        for number, i, j in steps:
+            values.append(STEPS[number](t.np, values[i % len(values)], values[j % len(values)]))
+        y = t.np.sum(values[-1])
+    return [values[-1], y, *tape.gradient(y, inputs, unconnected_gradients="zero")]
+
+
 def derivatives(t: Any, steps: list[tuple[int, int, int]], arrays: list[np.ndarray]) -> list[Any]:
     """Return gradients of a random expression, and of the sum of their squares."""
     inputs = [t.constant(array) for array in arrays]
     with t.GradientTape() as outer:
         outer.watch(inputs)
-        with t.GradientTape() as tape:
-            tape.watch(inputs)
-            values = list(inputs)
-            for number, i, j in steps:
-                values.append(STEPS[number](t.np, values[i % len(values)], values[j % len(values)]))
-            y = t.np.sum(values[-1])
-        first = tape.gradient(y, inputs, unconnected_gradients="zero")
+        first = of_first_order(t, steps, inputs)[2:]
         total = sum(t.np.sum(g * g) for g in first)
     second = outer.gradient(total, inputs, unconnected_gradients="zero")
     return [np.asarray(g) for g in (*first, *second)]
@@ -74,14 +79,8 @@ def directed(
     """Return what changes along a direction: a random expression, and its gradients."""
     inputs = [t.constant(array) for array in arrays]
     with accumulator(inputs, [t.constant(d) for d in along]) as forward:
-        with t.GradientTape() as tape:
-            tape.watch(inputs)
-            values = list(inputs)
-            for number, i, j in steps:
-                values.append(STEPS[number](t.np, values[i % len(values)], values[j % len(values)]))
-            y = t.np.sum(values[-1])
-        first = tape.gradient(y, inputs, unconnected_gradients="zero")
-    return [np.asarray(forward.jvp(x, "zero")) for x in (values[-1], y, *first)]
+        found = of_first_order(t, steps, inputs)
+    return [np.asarray(forward.jvp(x, "zero")) for x in found]
 
 
 DRAWN = given(
