@@ -94,7 +94,7 @@ class IndexedSlices(Composite):
             return self
         return IndexedSlices(raw(self.values), raw(self.indices), self.dense_shape)
 
-    def _shared_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    def _shared_rows(self) -> tuple[Any, Any, Any] | None:
         """Return rows, the one of each index, and indices whose sums by index these are.
 
         None if the gradient is not of that kind, or has been summed.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from bench_bags import pooled
 from bench_optimizers import Bench, optimizers
 from common.cases import ordinary_hypers
 
@@ -226,6 +227,7 @@ def main() -> None:
     sections: list[Callable[[], list[dict[str, Any]]]] = [
         lambda: [{"work": "copy", "GB/s": rate / 1e6}],
         lambda: optimizers(bench, arguments.exponent, arguments.table // 10),
+        lambda: pooled(bench, arguments.table // 10, 64, 100_000),
         lambda: against_torch([n], size),
         lambda: against_torch([1000] * 1000, "1000 x 1000"),
         lambda: clipping(n, rate),

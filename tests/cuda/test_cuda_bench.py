@@ -12,6 +12,7 @@ if DEVICE.name == "cupy":
     pytest.skip("the device is CuPy's", allow_module_level=True)
 torch = pytest.importorskip("torch")
 
+from bench_bags import pooled  # noqa: E402
 from bench_optimizers import LISTS, Bench, Step, lookups, optimizers  # noqa: E402
 
 TORCH: Torch = DEVICE if isinstance(DEVICE, Torch) else HostTorch()
@@ -47,6 +48,15 @@ def test_all_that_the_library_has_is_timed() -> None:
         assert row.keys() >= {"ms", "host ms"} or row["refused"]
     for work, why in refused.items():
         assert "GPU" in why or "bitsandbytes" in work or work.startswith("torch"), (work, why)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_bags_are_timed() -> None:
+    bench = Bench(TORCH.to, filled, milliseconds, lambda: None, 1)
+    rows = pooled(bench, 500, 8, 1000)
+    assert len(rows) == 24
+    for row in rows:
+        assert row.keys() >= {"ms", "host ms"} or "torch" in row["work"], row
 
 
 def test_what_is_timed_is_what_it_says() -> None:

@@ -1,10 +1,12 @@
 """The CUDA backend: the package's interface to arrays on NVIDIA GPUs.
 
 Arrays are described, filled, copied and written; variables are updated by a rule of the table; a
-step of an optimizer is checked, and run with or without clipping; tensors are clipped.
+step of an optimizer is checked, and run with or without clipping; tensors are clipped; rows of
+tables are pooled.
 """
 
 from tfopt.cuda.adafactor import adafactor_updates
+from tfopt.cuda.bags import BagsBeside
 from tfopt.cuda.calls import apply
 from tfopt.cuda.clip_ops import (
     clip_by_global_norm,
@@ -27,6 +29,7 @@ from tfopt.cuda.steps import (
 )
 
 __all__ = [
+    "BagsBeside",
     "adafactor_updates",
     "adding_rows",
     "apply",

@@ -27,11 +27,11 @@ from tfopt.kernels.update.step_table import Kernel
 from tfopt.updates.rule_steps import Rounding
 from tfopt.updates.sparse_update import check_duplicates, steps_all_rows
 
-__all__ = ["apply", "dense_update", "rows_update", "whole_update"]
+__all__ = ["MOST_COLUMNS", "apply", "dense_update", "rows_update", "whole_update"]
 
 #: The limits of the sort's 32-bit keys and of the launch grid.
 _MOST_ROWS = 2**32 - 2
-_MOST_COLUMNS = 65_535 * 2048
+MOST_COLUMNS = 65_535 * 2048
 
 
 def apply(
@@ -222,9 +222,9 @@ def rows_update(
     device = check_memory(kernel.rule.operands, arrays, ids, library)
     stored = stored_of(kernel, arrays, device, rounding, places or [0], operands[0])
     var = arrays[0]
-    if max(ids.shape[0], var.shape[0]) > _MOST_ROWS or prod(var.shape[1:]) > _MOST_COLUMNS:
+    if max(ids.shape[0], var.shape[0]) > _MOST_ROWS or prod(var.shape[1:]) > MOST_COLUMNS:
         raise InvalidArgumentError(
-            f"on a GPU var can have at most {_MOST_ROWS} rows of {_MOST_COLUMNS} elements, "
+            f"on a GPU var can have at most {_MOST_ROWS} rows of {MOST_COLUMNS} elements, "
             f"and there can be at most {_MOST_ROWS} indices"
         )
     wide = var.dtype == "float64"

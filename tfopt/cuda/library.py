@@ -14,13 +14,14 @@ from tfopt.rules import RULES
 
 __all__ = ["Axes", "Library", "LibraryError", "load"]
 
-ABI = 8  # as in api.cu
+ABI = 9  # as in api.cu
 _OUTSIDE, _REPEATED = -1, -2
 CAPTURED = -3  # what a function that waits returns while a CUDA graph is captured; as in api.h
 
 _ADDRESSES, _COUNTS, _NUMBERS = POINTER(c_void_p), POINTER(c_int64), POINTER(c_double)
 _LAUNCH = (c_int, c_void_p, c_int, c_int)  # device, stream, rule, types
 _ROWS = (c_void_p, c_void_p, c_int)  # gradient, indices, bytes of an index
+_SUMMED = (c_void_p, c_void_p, c_void_p, c_int)  # the same, with which row of it each has
 _COUNTED = (_COUNTS, _COUNTS)  # elements of tensors, and of their rows
 _SIZES = (c_int64, c_int64, c_int64)  # indices, rows, elements of a row
 _CLIPPING = (c_double, c_void_p, c_int)  # a bound, factors, and which gradients they are for
@@ -70,10 +71,21 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ),
     "rows": (
         c_int,
-        [*_LAUNCH, _ADDRESSES, *_ROWS, *_SIZES, _NUMBERS, c_int, *_CLIPPING, *_KEEPING, *_INDICES],
+        [
+            *_LAUNCH,
+            _ADDRESSES,
+            *_SUMMED,
+            *_SIZES,
+            _NUMBERS,
+            c_int,
+            *_CLIPPING,
+            *_KEEPING,
+            *_INDICES,
+        ],
     ),
     "take_whole": (c_int, [c_int, c_void_p, c_int, *_ROWS, *_SIZES, _ADDRESSES]),
     "give": (c_int, [c_int, c_void_p, c_void_p]),
+    "pool": (c_int, [c_int, c_void_p, c_int, *[c_void_p] * 6, *_SIZES, c_int]),
     "adafactor": (
         c_int,
         [c_int, c_void_p, c_int, *[c_void_p] * 4, *_SIZES, c_int, _NUMBERS],

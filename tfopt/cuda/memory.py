@@ -88,6 +88,8 @@ def write(into: Any, value: Any) -> None:
         into, value = into.array, _bytes_of(value) if on_host else value.array
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(into, torch.Tensor):
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
+            value = value.copy()  # torch warns of what could be written to
         if isinstance(value, np.ndarray) and value.dtype.name == "bfloat16":
             value = torch.from_numpy(value.view(np.int16)).view(torch.bfloat16)
         into.detach().copy_(torch.as_tensor(value))

@@ -182,6 +182,7 @@ class RowsUpdate(NamedTuple):
             (c_void_p * len(data))(*data),
             self.operands[-1].address,
             self.indices.address,
+            None,
             4 if self.indices.dtype == "int32" else 8,
             n,
             var.shape[0],

@@ -94,7 +94,7 @@ class DeviceStep:
 
     def finite(self, updates: Launch | list[Any], grads: list[Any]) -> bool:
         """Wait for the gradients of what `launch` has returned; whether all of them are finite."""
-        if isinstance(updates, Launch):
+        if isinstance(updates, Launch) and not updates.shares:
             return updates.finite()
         finite: bool = self._backend.are_finite(self._own(grads))
         return finite

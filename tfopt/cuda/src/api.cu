@@ -1,6 +1,7 @@
 /* The C functions that tfopt/cuda/library.py calls. A positive return value is a CUDA error. */
 #include "api.h"
 #include "table.h"
+#include "pooling.h" /* which needs the launches that the table includes */
 #include "whole_gradient.h"
 
 #ifdef __CUDACC__
@@ -10,7 +11,7 @@
 enum { SEQUENTIAL, SUM, ERROR };
 
 /* Incremented whenever the arguments or the meaning of a function change. */
-API int tfopt_cuda_abi() { return 8; }
+API int tfopt_cuda_abi() { return 9; }
 
 API int tfopt_cuda_rules() { return N_RULES; }
 
@@ -72,18 +73,18 @@ API int tfopt_cuda_dense(int device, void *stream_, int rule, int types, std::in
     return error ? error : failed;
 }
 
-static void launch_read_indices(const void *indices, int index_size, std::int64_t n,
+template <class Index>
+static void launch_read_indices(const void *indices, const void *sources, std::int64_t n,
                                 std::int64_t n_rows, bool refuse, SortedRows &sorted,
                                 cudaStream_t stream) {
-    const unsigned blocks = unsigned((n + THREADS - 1) / THREADS);
-    if (index_size == 4)
-        LAUNCH(stream, blocks, THREADS, (read_indices<std::int32_t>),
-               static_cast<const std::int32_t *>(indices), n, n_rows, refuse, sorted.row,
-               sorted.order, sorted.found);
-    else
-        LAUNCH(stream, blocks, THREADS, (read_indices<std::int64_t>),
-               static_cast<const std::int64_t *>(indices), n, n_rows, refuse, sorted.row,
-               sorted.order, sorted.found);
+    LAUNCH(stream, unsigned((n + THREADS - 1) / THREADS), THREADS, (read_indices<Index>),
+           static_cast<const Index *>(indices), static_cast<const Index *>(sources), n, n_rows,
+           refuse, sorted.row, sorted.order, sorted.found);
+}
+
+/* By the bytes of an index, and of a source. */
+static auto reading_indices(int index_size) {
+    return index_size == 4 ? launch_read_indices<std::int32_t> : launch_read_indices<std::int64_t>;
 }
 
 /* Wait until n indices have been checked; *at becomes the offset of the first one out of range. So
@@ -99,7 +100,7 @@ API int tfopt_cuda_outside(int device, void *stream_, const void *indices, int i
     SortedRows sorted(n, n_rows, stream);
     if (sorted.error)
         return sorted.error;
-    launch_read_indices(indices, index_size, n, n_rows, true, sorted, stream);
+    reading_indices(index_size)(indices, nullptr, n, n_rows, true, sorted, stream);
     sorted.send_found();
     sorted.free();
     if (const int error = last_error())
@@ -111,15 +112,16 @@ API int tfopt_cuda_outside(int device, void *stream_, const void *indices, int i
     return found.outside != NOTHING ? OUTSIDE : 0;
 }
 
-/* Step the rows listed in n indices of 4 or 8 bytes. If `refuse` is set, the call waits for the
+/* Step the rows listed in n indices of 4 or 8 bytes, each by the row of the gradient of its number, or
+ * by that which `sources`, of as many bytes, has for it. If `refuse` is set, the call waits for the
  * check and *at becomes the offset of the first index out of range; otherwise such indices are
  * skipped. If `lazy` is set, no other rows take a step. The gradient is clipped as in a dense call;
  * with `clips_each`, rows are clipped before duplicates are summed.
  */
 API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *const *data,
-                        const void *grad, const void *indices, int index_size, std::int64_t n,
-                        std::int64_t n_rows, std::int64_t inner, const double *scalars,
-                        int constants, double bound, const void *factors, int clips_each,
+                        const void *grad, const void *indices, const void *sources,
+                        int index_size, std::int64_t n, std::int64_t n_rows, std::int64_t inner,
+                        const double *scalars, int constants, double bound, const void *factors, int clips_each,
                         double decay, const tfopt_device_storage *stored, int duplicates, int lazy,
                         int refuse, std::int64_t *at) {
     const OnDevice on(device);
@@ -132,7 +134,7 @@ API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *co
         return sorted.error;
     if (n) { /* n may be 0 if the other rows also take a step */
         const unsigned blocks = unsigned((n + THREADS - 1) / THREADS);
-        launch_read_indices(indices, index_size, n, n_rows, refuse, sorted, stream);
+        reading_indices(index_size)(indices, sources, n, n_rows, refuse, sorted, stream);
         if (waits && duplicates != ERROR)
             sorted.send_found();
         sorted.sort();
@@ -172,7 +174,7 @@ API int tfopt_cuda_take_whole(int device, void *stream_, int types, const void *
     if (sorted.error)
         return sorted.error;
     if (n) {
-        launch_read_indices(indices, index_size, n, n_rows, false, sorted, stream);
+        reading_indices(index_size)(indices, nullptr, n, n_rows, false, sorted, stream);
         sorted.sort();
     }
     int error = take(at, std::size_t(n_rows * inner) * gradient_size(types), stream);
@@ -184,6 +186,38 @@ API int tfopt_cuda_take_whole(int device, void *stream_, int types, const void *
         return error;
     give(*at, stream);
     return failed;
+}
+
+/* Sum n rows by their place: the occurrences of a place in their order, each times its weight, in the
+ * computation type, and then divided by the place's divisor, or 0 if that is 0. Places without an
+ * occurrence get zeros. The occurrences of each place follow each other, unless they are to be sorted.
+ */
+API int tfopt_cuda_pool(int device, void *stream_, int type, void *sums, const void *terms,
+                        const void *places, const void *sources, const void *weights,
+                        const void *divisors, std::int64_t n, std::int64_t n_places,
+                        std::int64_t inner, int sort) {
+    const OnDevice on(device);
+    const auto stream = static_cast<cudaStream_t>(stream_);
+    int error = fill(sums, 0, std::size_t(n_places * inner) * gradient_size(type), stream);
+    if (error || !n || !inner)
+        return error;
+    PoolCall call = {sums, terms, static_cast<const std::int32_t *>(places),
+                     static_cast<const std::int32_t *>(sources), weights, divisors, n, inner,
+                     nullptr, nullptr};
+    if (!sort) {
+        POOLING[type](call, stream);
+        return last_error();
+    }
+    SortedRows sorted(n, n_places, stream);
+    if (sorted.error)
+        return sorted.error;
+    launch_read_indices<std::int32_t>(places, nullptr, n, n_places, false, sorted, stream);
+    sorted.sort();
+    call.row = sorted.row;
+    call.order = sorted.order;
+    POOLING[type](call, stream);
+    sorted.free();
+    return last_error();
 }
 
 /* Free what a function has taken, once the work that is queued on the stream is done. */

@@ -141,7 +141,7 @@ API int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int
     const OnDevice on(device);
     if (const int error = take(at, Norms::bytes(n, spans), static_cast<cudaStream_t>(stream)))
         return error;
-    return fill(Norms(*at, n).bad, sizeof(NONE_BAD), static_cast<cudaStream_t>(stream));
+    return fill(Norms(*at, n).bad, 0xff, sizeof(NONE_BAD), static_cast<cudaStream_t>(stream));
 }
 
 /* Wait until n norms are computed; *root becomes the first one that is not finite, or 0. */

@@ -90,9 +90,8 @@ inline int take(void **at, std::size_t bytes, cudaStream_t stream) {
 }
 inline int give(void *at, cudaStream_t stream) { return cudaFreeAsync(at, stream); }
 
-/* Fill memory with ones. */
-inline int fill(void *at, std::size_t bytes, cudaStream_t stream) {
-    return cudaMemsetAsync(at, 0xff, bytes, stream);
+inline int fill(void *at, int byte, std::size_t bytes, cudaStream_t stream) {
+    return cudaMemsetAsync(at, byte, bytes, stream);
 }
 
 /* Copy memory to the host in stream order, and wait for it. */

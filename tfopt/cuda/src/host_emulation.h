@@ -42,8 +42,9 @@ inline int give(void *at, cudaStream_t) {
     std::free(at);
     return 0;
 }
-inline int fill(void *at, std::size_t bytes, cudaStream_t) {
-    std::memset(at, 0xff, bytes);
+inline int fill(void *at, int byte, std::size_t bytes, cudaStream_t) {
+    if (bytes)
+        std::memset(at, byte, bytes);
     return 0;
 }
 inline int fetch(void *into, const void *from, std::size_t bytes, cudaStream_t) {

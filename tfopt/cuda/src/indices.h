@@ -14,9 +14,11 @@ struct Found {
 
 constexpr int HOT = 64; /* a row with more occurrences is stepped by a block of its own */
 
+/* Set the row of each occurrence, and the row of its gradient: of its own number, unless `sources` has
+ * others. */
 template <class Index>
-KERNEL read_indices(const Index *indices, std::int64_t n, std::int64_t n_rows, bool refuse,
-                    std::uint32_t *row, std::uint32_t *order, Found *found) {
+KERNEL read_indices(const Index *indices, const Index *sources, std::int64_t n, std::int64_t n_rows,
+                    bool refuse, std::uint32_t *row, std::uint32_t *order, Found *found) {
     const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= n)
         return;
@@ -27,7 +29,7 @@ KERNEL read_indices(const Index *indices, std::int64_t n, std::int64_t n_rows, b
     if (!inside && refuse)
         atomicMin(&found->outside, static_cast<unsigned long long>(i));
     row[i] = std::uint32_t(inside ? index : n_rows); /* out of range: sorted last */
-    order[i] = std::uint32_t(i);
+    order[i] = std::uint32_t(sources ? sources[i] : i);
 }
 
 /* Check sorted rows for duplicates. */

@@ -34,7 +34,7 @@ struct SortedRows {
         sorted_row = reinterpret_cast<std::uint32_t *>(at + 256 + 2 * list);
         sorted_order = reinterpret_cast<std::uint32_t *>(at + 256 + 3 * list);
         workspace = at + 256 + 4 * list;
-        error = fill(found, sizeof(Found), stream); /* NOTHING, twice */
+        error = fill(found, 0xff, sizeof(Found), stream); /* NOTHING, twice */
     }
     void sort() {
         cub::DeviceRadixSort::SortPairs(workspace, temporary, row, sorted_row, order, sorted_order, n,

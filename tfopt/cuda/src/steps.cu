@@ -16,9 +16,9 @@ int tfopt_cuda_dense(int device, void *stream, int rule, int types, std::int64_t
 int tfopt_cuda_outside(int device, void *stream, const void *indices, int index_size,
                        std::int64_t n, std::int64_t n_rows, std::int64_t *at);
 int tfopt_cuda_rows(int device, void *stream, int rule, int types, void *const *data,
-                    const void *grad, const void *indices, int index_size, std::int64_t n,
-                    std::int64_t n_rows, std::int64_t inner, const double *scalars, int constants,
-                    double bound, const void *factors, int clips_each, double decay,
+                    const void *grad, const void *indices, const void *sources, int index_size,
+                    std::int64_t n, std::int64_t n_rows, std::int64_t inner, const double *scalars,
+                    int constants, double bound, const void *factors, int clips_each, double decay,
                     const tfopt_device_storage *stored, int duplicates, int lazy, int refuse,
                     std::int64_t *at);
 int tfopt_cuda_take_norms(int device, void *stream, std::int64_t n, std::int64_t spans, void **at);
@@ -40,12 +40,13 @@ int step_rows(const Step &step, const Part &part, const void *factors) {
     if (part.inner == 0 || (part.n_indices == 0 && (part.lazy || part.n_rows == 0)))
         return 0;
     const double bound = step.bounds[step.grad_type[part.first]];
-    const bool clips = factors || bound != INFINITY; /* each row; otherwise the sum is scaled */
+    /* each row; otherwise the sum is scaled */
+    const bool clips = !part.sources && (factors || bound != INFINITY);
     return tfopt_cuda_rows(step.device, step.stream, part.rule, part.types, part.data,
-                           step.grad[part.first], part.indices, part.index_size, part.n_indices,
-                            part.n_rows, part.inner, part.scalars, part.constants, bound, factors,
-                            clips, part.decay, part.stored, part.summed, part.lazy, false,
-                            nullptr);
+                           step.grad[part.first], part.indices, part.sources, part.index_size,
+                           part.n_indices, part.n_rows, part.inner, part.scalars, part.constants,
+                           bound, factors, clips, part.decay, part.stored,
+                           part.summed || part.sources, part.lazy, false, nullptr);
 }
 
 int step_part(const Step &step, const Part &part, const void *factors, bool own) {
@@ -94,7 +95,7 @@ int check_rows(Step &step) {
     for (int k = 0; k < step.n_parts && !error; k++) {
         const Part &part = step.parts[k];
         step.outside_part = k;
-        if (part.index_size)
+        if (part.index_size && !part.sources)
             error = tfopt_cuda_outside(step.device, step.stream, part.indices, part.index_size,
                                        part.n_indices, part.n_rows, &step.outside);
     }

@@ -25,6 +25,9 @@ struct tfopt_device_part {
     int index_size;   /* in bytes; 0 of whole variables, which need none of what follows */
     int summed, lazy; /* as of tfopt_cuda_rows: the gradients of a row, and other rows */
     const void *indices;
+    /* NULL, or which row of the gradient each index stands for; the sums of these by index are the
+     * gradient, and the indices have been checked */
+    const void *sources;
     int64_t n_indices, n_rows, inner;
 };
 

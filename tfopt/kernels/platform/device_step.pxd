@@ -21,6 +21,7 @@ cdef extern from "device_step.h" nogil:
         double decay
         const tfopt_device_storage *stored
         const void *indices
+        const void *sources
         int64_t n_indices, n_rows, inner
 
     struct tfopt_device_step:

@@ -71,6 +71,7 @@ class Prepared:
 class Launch(Write):
     possible: bool
     accepted: bool
+    shares: bool
     asks: bool
     def __new__(
         cls,

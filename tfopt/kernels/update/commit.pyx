@@ -17,7 +17,7 @@ from tfopt.errors import InvalidArgumentError, InvalidTypeError
 
 from tfopt.kernels.update.checks cimport Call, checked_numbers, numbers, scalars_into
 from tfopt.kernels.platform.device_step cimport (
-    tfopt_clipping, tfopt_device_part, tfopt_device_step, tfopt_device_storage,
+    UNCLIPPED, tfopt_clipping, tfopt_device_part, tfopt_device_step, tfopt_device_storage,
 )
 from tfopt.kernels.platform.dlpack cimport (
     BFLOAT, FLOAT, INTEGER, UNSIGNED, described, exchange,

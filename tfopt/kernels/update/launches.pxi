@@ -50,6 +50,8 @@ cdef class Launch(Write):
         Whether the arrays tell quickly where they are, lie apart, and are on few streams.
     accepted : bool
         Whether it has gradients.
+    shares : bool
+        Whether the step sums rows of these gradients itself.
     asks : bool
         Whether it asks once more where the arrays are when it begins, for they may have moved.
     """
@@ -80,7 +82,7 @@ cdef class Launch(Write):
     cdef int64_t stream         # of the first array, -1 before any was asked
     cdef void *others[MOST_STREAMS]     # of further ones
     cdef Occupied written
-    cdef readonly bint possible, accepted
+    cdef readonly bint possible, accepted, shares
     cdef public bint asks
     cdef bint by_rows           # whether any part is
 
@@ -184,9 +186,11 @@ cdef class Launch(Write):
         cdef Py_ssize_t p, t, k, i = 0
         cdef int64_t n = 0
         cdef tfopt_device_part *it
-        cdef object indices = None
+        cdef object indices = None, sources = None
+        cdef tuple shared = None
         cdef bint by_rows
-        self.stream, self.step.n_others = -1, 0
+        cdef int bits
+        self.stream, self.step.n_others, self.shares = -1, 0, False
         for p in range(len(self.kernels)):
             it = self.parts + p
             by_rows = it.index_size != 0
@@ -212,7 +216,13 @@ cdef class Launch(Write):
                     return False
                 grad = grads[self.places[t]]
                 if by_rows:
-                    indices, grad = getattr(grad, "indices", None), getattr(grad, "values", None)
+                    it.sources = NULL
+                    shared = self._shared_rows(grad, &var)
+                    if shared is None:
+                        indices = getattr(grad, "indices", None)
+                        grad = getattr(grad, "values", None)
+                    else:
+                        grad, sources, indices = shared
                 if not self._describe(grad, &found, other):
                     return False
                 if spans is not None:
@@ -232,13 +242,31 @@ cdef class Launch(Write):
                 self.grad[t], self.size[t] = found.data, n
                 if by_rows:
                     n = found.shape[0]
+                    bits = 0
+                    if shared is not None:
+                        if not self._describe(sources, &found, other):
+                            return False
+                        n, bits, it.sources = found.shape[0], found.bits, found.data
+                        self.shares = True
                     if var.shape[0] != it.n_rows or not self._describe(indices, &found, other) \
                             or found.code != INTEGER or found.bits < 32 or found.ndim != 1 \
-                            or found.shape[0] != n or n >= NO_ROW \
+                            or found.shape[0] != n or n >= NO_ROW or bits and bits != found.bits \
                             or not self._is_apart(&found, n, it.indices, it.n_indices):
                         return False
                     it.indices, it.n_indices, it.index_size = found.data, n, found.bits // 8
         return True
+
+    cdef tuple _shared_rows(self, object grad, const described *var):
+        """Return rows, the one of each index, and indices, of a gradient that the step sums.
+
+        None if it is not of that kind, or if its norm is limited, for which it is summed first. Its
+        indices have been checked for a variable of as many rows.
+        """
+        shares = getattr(grad, "_shared_rows", None)
+        if shares is None or self.step.clipping != UNCLIPPED or grad.shape is None \
+                or grad.shape[0] != var.shape[0]:
+            return None
+        return shares()
 
     cdef bint _describe(self, object array, described *into, int64_t *room) except -1:
         """Ask an array where it is; return False if it cannot tell, or if it is not in C order.

@@ -1,0 +1,115 @@
+"""Sums of rows of host arrays: lookups, gradients, and their operations on tapes."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tfopt.bags.arguments import check_out
+from tfopt.bags.summed_later import Beside
+from tfopt.core.engine import Op
+from tfopt.core.workspace import Workspace
+from tfopt.kernels.update import dedup
+
+if TYPE_CHECKING:
+    from tfopt.bags.bags import Bags
+
+__all__ = ["COMPUTED", "LOOKUP", "ROWS", "OnHost", "pooled", "rows_of"]
+
+#: The dtypes of gradients that a step sums itself.
+_SHARED = np.dtype(np.float32), np.dtype(np.float64)
+#: The memory of gradients of at most so many bytes, once they are no longer used: new memory is
+#: that of the system, which takes longer to give it than the sums take.
+_MEMORY, _KEPT = Workspace(), 1 << 26
+#: The dtypes of tables, and those in which their rows are added up.
+COMPUTED: dict[str, np.dtype[Any]] = {
+    "float16": np.dtype(np.float32),
+    "bfloat16": np.dtype(np.float32),
+    "float32": np.dtype(np.float32),
+    "float64": np.dtype(np.float64),
+    "complex64": np.dtype(np.complex64),
+    "complex128": np.dtype(np.complex128),
+}
+
+
+class OnHost(Beside):
+    """Bags beside host arrays, which need no copies of them."""
+
+    @property
+    def can_wait(self) -> bool:
+        wide = math.prod(self.array.shape[1:]) > 1
+        return wide and self.bags._weights is None and self.array.dtype in _SHARED
+
+    def of_rows(self) -> np.ndarray:
+        return rows_of(self.array, self.bags)
+
+    def divided(self) -> Self:
+        of_bags = np.array(self.array, order="C")
+        self.bags._divide(of_bags.reshape(len(of_bags), math.prod(of_bags.shape[1:])))
+        return type(self)(self.bags, of_bags, self.name)
+
+    def sums(self) -> np.ndarray:
+        return _sums(self.array, self.bags)
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self.bags.rows
+
+    @property
+    def shared(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.bags._bag, self.bags._ids
+
+
+def pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.ndarray:
+    """Return the pooled rows of each bag of a table."""
+    shape, computed = (len(bags), *table.shape[1:]), COMPUTED[table.dtype.name]
+    if out is not None:
+        check_out(out, shape, table.dtype)
+    ids, first = bags._ids, table[:1]
+    if not (first.flags.c_contiguous and first.flags.aligned):  # rows are not runs of numbers
+        distinct, ids = bags._distinct()
+        table = table[distinct]
+    width = math.prod(shape[1:])
+    result = np.empty(shape, computed)
+    if out is not None and out.dtype == computed and out.flags.carray:
+        result = result if np.may_share_memory(out, table) else out
+    rows, sums = table.reshape(len(table), width), result.reshape(len(bags), width)
+    dedup.add_rows(rows, bags._bag, sums, math.inf, 1.0, ids, bags._weights)
+    bags._divide(sums)
+    with np.errstate(over="ignore"):  # rounding to infinity gives no warning
+        if out is None:
+            return result.astype(table.dtype, copy=False)
+        if result is not out:
+            out[...] = result
+    return out
+
+
+def rows_of(g: np.ndarray, bags: Bags) -> np.ndarray:
+    """Return the gradient of the distinct rows of a table."""
+    computed = COMPUTED[g.dtype.name]
+    divides = bags.pooling == "mean"
+    of_bags = np.array(g, computed, order="C", copy=True if divides else None)
+    bags._divide(of_bags.reshape(len(bags), math.prod(g.shape[1:])))
+    with np.errstate(over="ignore"):
+        return _sums(of_bags, bags).astype(g.dtype, copy=False)
+
+
+def _sums(of_bags: np.ndarray, bags: Bags) -> np.ndarray:
+    """Return the sum for each distinct id of the rows of its bags."""
+    distinct, place = bags._distinct()
+    shape, dtype = (distinct.size, math.prod(of_bags.shape[1:])), of_bags.dtype
+    small = math.prod(shape) * dtype.itemsize <= _KEPT
+    sums = _MEMORY.array("rows", shape, dtype) if small else np.empty(shape, dtype)
+    terms = of_bags.reshape(len(bags), shape[1])
+    dedup.add_rows(terms, place, sums, math.inf, 1.0, bags._bag, bags._weights)
+    return sums.reshape(distinct.size, *of_bags.shape[1:])
+
+
+# ---- both are linear: the gradient of each is the other one, of the rows that there are
+
+LOOKUP = Op("BagsLookup", pooled, label="Bags.lookup")
+LOOKUP.define(lambda g, y, table, bags: bags.gradient(g))
+ROWS = Op("BagsGradient", rows_of, label="Bags.gradient")
+ROWS.define(lambda g, y, of_bags, bags: bags._among_distinct().lookup(g))
