@@ -83,5 +83,12 @@ for name in ("LAMB", "AdamMini", "Adafactor"):
         for var in variables
     ]
     getattr(tfopt.optimizers, name)().apply_gradients(zip(slices, variables, strict=True))
+for n, width in ((5, 3), (100, 64), (100, 1)):
+    for how in ({}, {"pooling": "mean"}, {"weights": np.ones(n)}):
+        bags = tfopt.Bags(np.arange(n) % 2 * 8, [0, 0, 2, n - 1], 9, **how)
+        for dtype in ("float32", "float16"):
+            table, opt = cupy.ones((9, width), dtype), tfopt.optimizers.Adagrad()
+            for _ in range(3):
+                opt.apply_gradients([(bags.gradient(bags.lookup(table)), table)])
 tfopt.cuda.synchronize()
 print("done")

@@ -136,12 +136,16 @@ def _check_many(
     checked: list[list[DeviceArray]] = []
     devices: list[int] = []
     values: tuple[float, ...] = ()
+    fit: set[tuple[tuple[int, ...], ...]] = set()  # shapes of variables that have been checked
     for t, arguments in enumerate(zip(*operands, strict=True)):
         try:
             arrays = check_arrays(kernel, arguments)
             if vectors_are_rows:
                 arrays = _as_rows(kernel, arrays)
-            values = check_in_order(kernel, arrays, None, hypers, flags)
+            shapes = tuple(array.shape for array in arrays)
+            if shapes not in fit:
+                values = check_in_order(kernel, arrays, None, hypers, flags)
+                fit.add(shapes)
             devices.append(check_memory(kernel.rule.operands, arrays, None, library))
             _check_same_types(kernel, arrays, (checked or [arrays])[0])
         except InvalidArgumentError as error:
