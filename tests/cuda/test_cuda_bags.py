@@ -297,7 +297,7 @@ def test_a_gradient_of_another_table_is_refused(rows: int, steps: int) -> None:
         (lambda table: BAGS.lookup(TABLE, out=DEVICE.part(table, np.s_[:2])), InvalidTypeError,
          "out must be an array"),
         (lambda table: BAGS.lookup(tfopt.Variable(table)), InvalidTypeError,
-         "variable on a GPU, where tapes record nothing: pass its value"),
+         "variable on a GPU, which cannot be differentiated: pass its value"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Any, error: type, message: str) -> None:

@@ -69,21 +69,16 @@ template <class Rule, class V, class G> struct HotRows {
         const int n = int(left < TILE >> shift ? left : TILE >> shift);
         const G *gradients = shared[tile % 2] + threadIdx.x;
         int steps = n;
-        auto next = read(load(gradients[0]));
         if (w.summed) {
             steps = left <= TILE >> shift; /* after the last tile */
 #pragma unroll 8
             for (int i = 0; i < n; i++)
                 own.element.add(w, read, gradients[i << shift]);
-            next = own.element.total(w, read);
         }
 #pragma unroll 1
-        for (int i = 1; i <= steps; i++) {
-            const auto gradient = next; /* the next one is read while the row is stepped */
-            if (i < steps)
-                next = read(load(gradients[i << shift]));
-            own.element.step(w, gradient);
-        }
+        for (int i = 0; i < steps; i++)
+            own.element.step(w, w.summed ? own.element.total(w, read)
+                                         : read(load(gradients[i << shift])));
     }
     DEVICE void end(Own &own) const {
         if (int(threadIdx.x) < own.width)
