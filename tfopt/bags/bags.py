@@ -239,7 +239,8 @@ class Bags:
         if is_device_array(given):
             if isinstance(given, Operand):
                 raise InvalidTypeError(
-                    f"{name} is a variable on a GPU, which cannot be differentiated: pass its value()"
+                    f"{name} is a variable on a GPU, which cannot be differentiated: pass its "
+                    "value()"
                 )
             given = backend_of(given).describe(given, name)
         elif not given.dtype.isnative:
