@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfopt.bags.memory import copied
 from tfopt.core.backends import backend_of, is_device_array
 from tfopt.core.engine import Operand
 from tfopt.errors import InvalidArgumentError, InvalidTypeError
@@ -36,7 +37,7 @@ def integers(value: Any, name: str) -> np.ndarray:
     found = _listed(value, name)
     if found.size and found.dtype not in (np.int32, np.int64):
         raise InvalidTypeError(f"{name} must be int32 or int64, not {found.dtype}")
-    return np.array(found, np.intp)
+    return copied(name, found, np.intp)
 
 
 def real_numbers(value: Any, n: int) -> np.ndarray:

@@ -272,18 +272,23 @@ class Bags:
         made._numbered = None
         return made
 
-    def _divide(self, sums: np.ndarray) -> np.ndarray:
-        """Divide a row for each bag, of a contiguous matrix, in place if means are looked up."""
+    def _divide(self, rows: np.ndarray, into: np.ndarray) -> None:
+        """Write a row for each bag to another array or in place, divided if means are looked up.
+
+        Complex rows are contiguous.
+        """
         if self.pooling == "sum":
-            return sums
-        numbers = sums.view(sums.real.dtype)  # a complex one is two
-        divisors = self._divisors(numbers.dtype)
+            if into is not rows:
+                into[...] = rows
+            return
+        if rows.dtype.kind == "c":  # each is two numbers, and so divided
+            rows, into = (array.view(array.real.dtype) for array in (rows, into))
+        divisors = self._divisors(rows.dtype)
         none = divisors == 0
         divisors[none] = 1
         with np.errstate(all="ignore"):
-            numbers /= divisors[:, None]
-        numbers[none] = 0
-        return sums
+            np.divide(rows, divisors.reshape(-1, *[1] * (rows.ndim - 1)), out=into)
+        into[none] = 0
 
     def _divisors(self, dtype: np.dtype[Any]) -> np.ndarray:
         """Return what the sum of each bag is divided by; if that is 0, its mean is 0."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tfopt.bags.arguments import check_out
+from tfopt.bags.memory import empty
 from tfopt.bags.summed_later import Beside
 from tfopt.core.engine import Op
-from tfopt.core.workspace import Workspace
 from tfopt.kernels.update import dedup
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ __all__ = ["COMPUTED", "LOOKUP", "ROWS", "OnHost", "pooled", "rows_of"]
 
 #: The dtypes of gradients that a step sums itself.
 _SHARED = np.dtype(np.float32), np.dtype(np.float64)
-#: The memory of gradients of at most so many bytes, once they are no longer used: new memory is
-#: that of the system, which takes longer to give it than the sums take.
-_MEMORY, _KEPT = Workspace(), 1 << 26
 #: The dtypes of tables, and those in which their rows are added up.
 COMPUTED: dict[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float32),
@@ -46,8 +43,8 @@ class OnHost(Beside):
         return rows_of(self.array, self.bags)
 
     def divided(self) -> Self:
-        of_bags = np.array(self.array, order="C")
-        self.bags._divide(of_bags.reshape(len(of_bags), math.prod(of_bags.shape[1:])))
+        of_bags = empty("gradient of bags", self.array.shape, self.array.dtype)
+        self.bags._divide(self.array, of_bags)
         return type(self)(self.bags, of_bags, self.name)
 
     def sums(self) -> np.ndarray:
@@ -77,7 +74,7 @@ def pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.n
         result = result if np.may_share_memory(out, table) else out
     rows, sums = table.reshape(len(table), width), result.reshape(len(bags), width)
     dedup.add_rows(rows, bags._bag, sums, math.inf, 1.0, ids, bags._weights)
-    bags._divide(sums)
+    bags._divide(sums, sums)
     with np.errstate(over="ignore"):  # rounding to infinity gives no warning
         if out is None:
             return result.astype(table.dtype, copy=False)
@@ -89,19 +86,18 @@ def pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.n
 def rows_of(g: np.ndarray, bags: Bags) -> np.ndarray:
     """Return the gradient of the distinct rows of a table."""
     computed = COMPUTED[g.dtype.name]
-    divides = bags.pooling == "mean"
-    of_bags = np.array(g, computed, order="C", copy=True if divides else None)
-    bags._divide(of_bags.reshape(len(bags), math.prod(g.shape[1:])))
+    of_bags = np.array(g, computed, order="C", copy=None if bags.pooling == "sum" else True)
+    of_bags = of_bags.reshape(len(bags), math.prod(g.shape[1:]))
+    bags._divide(of_bags, of_bags)
     with np.errstate(over="ignore"):
-        return _sums(of_bags, bags).astype(g.dtype, copy=False)
+        return _sums(of_bags.reshape(g.shape), bags).astype(g.dtype, copy=False)
 
 
 def _sums(of_bags: np.ndarray, bags: Bags) -> np.ndarray:
     """Return the sum for each distinct id of the rows of its bags."""
     distinct, place = bags._distinct()
     shape, dtype = (distinct.size, math.prod(of_bags.shape[1:])), of_bags.dtype
-    small = math.prod(shape) * dtype.itemsize <= _KEPT
-    sums = _MEMORY.array("rows", shape, dtype) if small else np.empty(shape, dtype)
+    sums = empty("gradient of rows", shape, dtype)
     terms = of_bags.reshape(len(bags), shape[1])
     dedup.add_rows(terms, place, sums, math.inf, 1.0, bags._bag, bags._weights)
     return sums.reshape(distinct.size, *of_bags.shape[1:])
