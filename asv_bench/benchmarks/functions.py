@@ -148,6 +148,44 @@ class FunctionsOnTapes:
         return mine / other_time
 
 
+class ForwardDerivatives:
+    """A function and its derivative along a direction; how many times as long it takes.
+
+    Relative to the value without a tape, and to torch's forward mode on one thread.
+    """
+
+    params = [list(_FUNCTIONS), ["the value alone", "torch"]]
+    param_names = ("function", "relative to")
+    unit = "times the time of the other"
+    timeout = 120
+
+    def track_ratio(self, function: str, other: str) -> float:
+        case = _FUNCTIONS[function]()
+        direction = np.full_like(case.x, 0.5)
+
+        def ours() -> Any:
+            return tfopt.jvp(case.ours, [case.x], [direction])
+
+        alone = other == "the value alone"
+        theirs = partial(case.value, case.x) if alone else _along_with_torch(case, direction)
+        mine, other_time = best_times(ours, theirs)
+        return mine / other_time
+
+
+def _along_with_torch(case: _Function, direction: np.ndarray) -> Callable[[], Any]:
+    try:
+        import torch
+    except ImportError as error:
+        raise NotImplementedError("torch is not installed") from error
+    torch.set_num_threads(1)
+    function, x, v = partial(case.torch, torch), *map(torch.from_numpy, (case.x, direction))
+    try:
+        torch.func.jvp(function, (x,), (v,))
+    except (NotImplementedError, RuntimeError) as error:
+        raise NotImplementedError(f"torch has no forward mode of it: {error}") from error
+    return lambda: torch.func.jvp(function, (x,), (v,))
+
+
 def _of_torch(case: _Function) -> Callable[[], Any]:
     try:
         import torch

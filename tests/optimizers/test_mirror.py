@@ -57,6 +57,26 @@ def test_a_mirror_is_the_rounded_variable_after_every_step(inner: str, dtype: st
 
 
 @each_dtype
+@pytest.mark.parametrize("inner", INNER)
+def test_large_variables_step_as_without_a_mirror(inner: str, dtype: str) -> None:
+    """Those that are not in a cache, by any number of threads, of runs and of other layouts."""
+    random = np.random.default_rng(0)
+    shapes: list[tuple[int, ...]] = [(400_003,), (7,), (250, 300)]
+    arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+    arrays[2] = arrays[2].T  # of another order
+    copies = [w.copy(order="K") for w in arrays]
+    optimizer, plain = Mirror(INNER[inner](), dtype), INNER[inner]()
+    for threads in (1, 3):
+        tfopt.threads.set_num_threads(threads)
+        grads = [random.standard_normal(w.shape).astype(np.float32) for w in arrays]
+        optimizer.apply_gradients(list(zip(grads, arrays, strict=True)))
+        plain.apply_gradients(list(zip(grads, copies, strict=True)))
+        for w, other in zip(arrays, copies, strict=True):
+            assert w.tobytes() == other.tobytes()
+            assert is_rounded(optimizer, w, dtype)
+
+
+@each_dtype
 def test_it_follows_constraints_functions_and_rows_of_large_tables(dtype: str) -> None:
     bound = Variable(np.float32([0.3, 2.7]), constraint=lambda w: np.clip(w, 0, 1))
     table = np.ones((5000, 33), np.float32)

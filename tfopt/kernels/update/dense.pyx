@@ -5,6 +5,7 @@ depend on the number of threads, and the arithmetic of an element does not depen
 a run, so the results depend on neither.
 """
 
+from libc.stdint cimport uint16_t
 from libc.string cimport memcpy
 
 from tfopt.errors import IndexOutOfRangeError
@@ -14,7 +15,7 @@ from tfopt.kernels.update.multi_tensor import many_call
 from tfopt.kernels.update.sparse_checks import sparse_call
 
 from tfopt.kernels.update.checks cimport Call
-from tfopt.kernels.arrays.layout cimport run_blocks, run_layout
+from tfopt.kernels.arrays.layout cimport halves_in_use, layout, run_blocks, run_layout
 from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
 from tfopt.kernels.update.sparse cimport run_sparse
 from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, share_of
@@ -31,6 +32,12 @@ cdef inline Py_ssize_t _whole(const work *w, Py_ssize_t t, Py_ssize_t n) noexcep
     cdef Py_ssize_t grain = grain_of_rows(&w.tensors[t]) if w.by_rows else w.grain
     n = (n + grain - 1) // grain * grain
     return n if n < size else size
+
+
+cdef inline bint _are_runs(const layout *axes) noexcept nogil:
+    """Whether what is only rounded to 16 bits, and the results, are runs."""
+    return (axes.ndim == 1 and axes.stride[0][0] == sizeof(uint16_t)
+            and axes.stride[1][0] == sizeof(float))
 
 
 cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
@@ -65,6 +72,10 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
                 for k in range(w.n_operands):
                     p[k] = w.tensors[t].data[k] + first * w.itemsize
                 w.step(p, last - first, h)
+            elif w.step == NULL and _are_runs(w.tensors[t].axes):
+                halves_in_use().narrow[w.tensors[t].axes.storage[0]](
+                    <float *>w.tensors[t].data[1] + first, last - first,
+                    <uint16_t *>w.tensors[t].data[0] + first)
             elif w.tensors[t].axes.blocked:
                 run_blocks(w.tensors[t].axes, w.step, w.blocks, w.n_operands, not w.looks,
                            w.tensors[t].data, first, last, h)

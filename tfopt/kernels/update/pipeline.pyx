@@ -38,9 +38,13 @@ from tfopt.kernels.update.work cimport tensor, work
 cdef enum:
     # elements at a time where one call is watched, a part of BLOCK: operands fit in the L1 cache
     PIECE = 2048
-    # Bytes of an operand at a time elsewhere: four and a copy fit in an L2 cache of 1 MB. Each turn
-    # starts the prefetchers anew, so those of 8 KB take up to 1.5 times as long.
-    TURN = 1 << 17
+    # Bytes of an operand at a time elsewhere. From memory, what the calls read again must be in the
+    # L1 cache: then it is read while the memory works (a step of 2^22 elements and its rounded copy
+    # take 1.15 times as long as the step, and 1.35 times with long turns or those of 4 KB). What is
+    # in the L2 and L3 caches waits for each begin of a turn instead.
+    SHORT_TURN = 1 << 11
+    LONG_TURN = 1 << 17
+    CACHED = 1 << 23        # bytes of all operands that are in these caches, more or less
 
 cdef uint64_t MIXING = 0x9E3779B97F4A7C15       # odd: no two names become one by it
 
@@ -151,6 +155,17 @@ cdef bint _go_together(const chain *c, Py_ssize_t first, Py_ssize_t stop) except
     return answer
 
 
+cdef Py_ssize_t _turn(const chain *c, Py_ssize_t begin, Py_ssize_t after_last) noexcept nogil:
+    """The elements of a turn of these calls."""
+    cdef const work *first = c.works[begin]
+    cdef Py_ssize_t k, operands = 0
+    for k in range(begin, after_last):
+        operands += c.works[k].n_operands
+    if first.starts[first.n_tensors] * operands * first.itemsize <= CACHED:
+        return LONG_TURN // first.itemsize
+    return SHORT_TURN // first.itemsize
+
+
 cdef void _run_share(const void *calls, int thread, int threads) noexcept nogil:
     """A thread's share of the elements of calls that take turns."""
     cdef const chain *c = (<const turns *>calls).c
@@ -160,7 +175,7 @@ cdef void _run_share(const void *calls, int thread, int threads) noexcept nogil:
     cdef Py_ssize_t n = first.starts[first.n_tensors]
     cdef Py_ssize_t start = share_of(n, thread, threads), end = share_of(n, thread + 1, threads)
     cdef bint watches = begin <= c.watched < after_last
-    cdef Py_ssize_t stop, k, size = PIECE if watches else TURN // first.itemsize
+    cdef Py_ssize_t stop, k, size = PIECE if watches else _turn(c, begin, after_last)
     cdef watch own
     cdef work before, after
     cdef fp_state caller = fp_enter(first.flush)
