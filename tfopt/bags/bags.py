@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from tfopt.bags.arguments import array_of, check_offsets, integers, real_numbers
-from tfopt.bags.on_host import COMPUTED, LOOKUP, ROWS, OnHost, pooled
+from tfopt.bags.on_host import COMPUTED, LOOKUP, ROWS, OnHost, computed_in, pooled
 from tfopt.bags.summed_later import Beside, SummedLater
 from tfopt.core.backends import backend_of, is_device_array
 from tfopt.core.engine import NO_OUT, Operand, apply
@@ -243,9 +243,12 @@ class Bags:
                     "value()"
                 )
             given = backend_of(given).describe(given, name)
+            known = given.dtype in COMPUTED
         elif not given.dtype.isnative:
             raise InvalidTypeError(f"{name} has the byte-swapped dtype {given.dtype.str}")
-        if str(given.dtype) not in COMPUTED:
+        else:
+            known = computed_in(given.dtype) is not None
+        if not known:
             raise InvalidTypeError(
                 f"{name} must be floats or complex of at most double precision, not {given.dtype}"
             )

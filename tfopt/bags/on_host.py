@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from tfopt.kernels.update import dedup
 if TYPE_CHECKING:
     from tfopt.bags.bags import Bags
 
-__all__ = ["COMPUTED", "LOOKUP", "ROWS", "OnHost", "pooled", "rows_of"]
+__all__ = ["COMPUTED", "LOOKUP", "ROWS", "OnHost", "computed_in", "pooled", "rows_of"]
 
 #: The dtypes of gradients that a step sums itself.
 _SHARED = np.dtype(np.float32), np.dtype(np.float64)
@@ -29,6 +30,12 @@ COMPUTED: dict[str, np.dtype[Any]] = {
     "complex64": np.dtype(np.complex64),
     "complex128": np.dtype(np.complex128),
 }
+
+
+@cache
+def computed_in(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """Return the dtype in which rows of a dtype are added up; None if tables cannot have it."""
+    return COMPUTED.get(dtype.name)  # whose name takes longer than a small lookup
 
 
 class OnHost(Beside):
@@ -61,7 +68,7 @@ class OnHost(Beside):
 
 def pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.ndarray:
     """Return the pooled rows of each bag of a table."""
-    shape, computed = (len(bags), *table.shape[1:]), COMPUTED[table.dtype.name]
+    shape, computed = (len(bags), *table.shape[1:]), computed_in(table.dtype)
     if out is not None:
         check_out(out, shape, table.dtype)
     ids, first = bags._ids, table[:1]
@@ -75,9 +82,11 @@ def pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.n
     rows, sums = table.reshape(len(table), width), result.reshape(len(bags), width)
     dedup.add_rows(rows, bags._bag, sums, math.inf, 1.0, ids, bags._weights)
     bags._divide(sums, sums)
+    if out is None and table.dtype == computed:
+        return result
     with np.errstate(over="ignore"):  # rounding to infinity gives no warning
         if out is None:
-            return result.astype(table.dtype, copy=False)
+            return result.astype(table.dtype)
         if result is not out:
             out[...] = result
     return out
@@ -85,7 +94,7 @@ def pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.n
 
 def rows_of(g: np.ndarray, bags: Bags) -> np.ndarray:
     """Return the gradient of the distinct rows of a table."""
-    computed = COMPUTED[g.dtype.name]
+    computed = computed_in(g.dtype)
     of_bags = np.array(g, computed, order="C", copy=None if bags.pooling == "sum" else True)
     of_bags = of_bags.reshape(len(bags), math.prod(g.shape[1:]))
     bags._divide(of_bags, of_bags)
