@@ -225,12 +225,13 @@ class Mirrored:
         if find_spec("ml_dtypes") is None:
             raise NotImplementedError("ml_dtypes is not installed")
         size, number = SIZES[elements]
-        adam, mirror = public("optimizers.Adam"), public("optimizers.Mirror")
-        grad = np.full(size, 1e-3, np.float32)
-        plain, mirrored = adam(), mirror(adam())
-        first, second = np.ones(size, np.float32), np.ones(size, np.float32)
-        self.plain = times(number, lambda: plain.apply_gradients([(grad, first)]))
-        self.mirrored = times(number, lambda: mirrored.apply_gradients([(grad, second)]))
+        mirrored = public("optimizers.Mirror")(public("optimizers.Adam")())
+        grad, var = np.full(size, 1e-3, np.float32), np.ones(size, np.float32)
+        mirrored.apply_gradients([(grad, var)])
+        # of the same arrays: where others lie in memory makes more of a difference than a mirror
+        plain = mirrored.optimizer
+        self.plain = times(number, lambda: plain.apply_gradients([(grad, var)]))
+        self.mirrored = times(number, lambda: mirrored.apply_gradients([(grad, var)]))
 
     def track_ratio_to_a_plain_step(self, elements: str) -> float:
         mirrored, plain = best_times(self.mirrored, self.plain)

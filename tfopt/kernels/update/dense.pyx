@@ -22,7 +22,7 @@ from tfopt.kernels.platform.runtime cimport at_most, gather_team, run_team, shar
 from tfopt.kernels.platform.step_types cimport MAX_OPERANDS, MAX_SCALARS, N_SCALES
 from tfopt.kernels.update.step_table cimport Kernel
 from tfopt.kernels.update.whole_tensors cimport run_tensors
-from tfopt.kernels.update.work cimport set_scale, work
+from tfopt.kernels.update.work cimport set_scale, tensor_at, work
 from tfopt.kernels.update.whole_rows cimport grain_of_rows, run_rows
 
 
@@ -42,7 +42,7 @@ cdef inline bint _are_runs(const layout *axes) noexcept nogil:
 
 cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcept nogil:
     """Step elements start .. stop - 1 of the concatenated tensors."""
-    cdef Py_ssize_t low = 0, high = w.n_tensors, t, first, last, end
+    cdef Py_ssize_t t = tensor_at(w, start), first, last, end
     cdef void *p[MAX_OPERANDS]
     cdef double[2 * (MAX_SCALARS + N_SCALES)] own
     cdef const double *h = <const double *>w.h
@@ -50,13 +50,6 @@ cdef void run_elements(const work *w, Py_ssize_t start, Py_ssize_t stop) noexcep
     if w.own_scales:
         memcpy(own, w.h, sizeof(own))
         h = own
-    while high - low > 1:       # the last tensor that begins at or before start
-        t = (low + high) // 2
-        if w.starts[t] <= start:
-            low = t
-        else:
-            high = t
-    t = low
     while start < stop:
         end = w.starts[t + 1] if w.starts[t + 1] < stop else stop
         first, last = start - w.starts[t], end - w.starts[t]

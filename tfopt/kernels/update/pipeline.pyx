@@ -24,7 +24,7 @@ from tfopt.kernels.arrays.aliasing cimport FEW, disjoint, span
 from tfopt.kernels.arrays.layout cimport ANY_WALK, extent, same_elements
 from tfopt.kernels.update.checks cimport Call
 from tfopt.kernels.update.commit cimport Write
-from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state
+from tfopt.kernels.platform.machine cimport fp_enter, fp_leave, fp_state, prefetch_line
 from tfopt.kernels.platform.halves cimport CODES
 from tfopt.kernels.platform.floats cimport real
 from tfopt.kernels.platform.runtime cimport gather_team, run_team, share_of
@@ -33,18 +33,20 @@ from tfopt.kernels.reduce.lane_sums cimport span_lanes
 from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.reduce.spans cimport FARTHEST, clear, fold, misses, scaling
 from tfopt.kernels.update.dense cimport run_dense, run_elements
-from tfopt.kernels.update.work cimport tensor, work
+from tfopt.kernels.update.work cimport tensor, tensor_at, work
 
 cdef enum:
     # elements at a time where one call is watched, a part of BLOCK: operands fit in the L1 cache
     PIECE = 2048
     # Bytes of an operand at a time elsewhere. From memory, what the calls read again must be in the
-    # L1 cache: then it is read while the memory works (a step of 2^22 elements and its rounded copy
-    # take 1.15 times as long as the step, and 1.35 times with long turns or those of 4 KB). What is
-    # in the L2 and L3 caches waits for each begin of a turn instead.
+    # L1 cache: then it is read while the memory works. Turns of 4 KB take 1.2 times as long, and
+    # long ones, which stay in the L2 cache. What is in these caches waits for each begin of a turn
+    # instead, so there long turns are the better ones.
     SHORT_TURN = 1 << 11
     LONG_TURN = 1 << 17
     CACHED = 1 << 23        # bytes of all operands that are in these caches, more or less
+    LINE = 64               # bytes
+    LINES = 4               # of each operand of the next turn that are fetched during this one
 
 cdef uint64_t MIXING = 0x9E3779B97F4A7C15       # odd: no two names become one by it
 
@@ -166,6 +168,19 @@ cdef Py_ssize_t _turn(const chain *c, Py_ssize_t begin, Py_ssize_t after_last) n
     return SHORT_TURN // first.itemsize
 
 
+cdef inline void _fetch(const work *w, Py_ssize_t at) noexcept nogil:
+    """Ask for the first lines of the turn that begins with an element."""
+    cdef Py_ssize_t line
+    cdef const tensor *it = &w.tensors[tensor_at(w, at)]
+    cdef int k
+    if it.axes != NULL:
+        return
+    at -= w.starts[it - w.tensors]
+    for k in range(w.n_operands):
+        for line in range(LINES):
+            prefetch_line(it.data[k] + at * w.itemsize + LINE * line)
+
+
 cdef void _run_share(const void *calls, int thread, int threads) noexcept nogil:
     """A thread's share of the elements of calls that take turns."""
     cdef const chain *c = (<const turns *>calls).c
@@ -186,6 +201,8 @@ cdef void _run_share(const void *calls, int thread, int threads) noexcept nogil:
     while start < end:
         stop = min(start + size, end)
         for k in range(begin, after_last):
+            if k == begin + 1 and stop < end:   # for which the first call would wait
+                _fetch(first, stop)
             if k != c.watched:
                 run_elements(c.works[k], start, stop)
                 continue

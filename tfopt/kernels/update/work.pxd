@@ -85,6 +85,18 @@ cdef struct work:
     buckets *buckets        # NULL: rows are stepped in the order of their indices
 
 
+cdef inline Py_ssize_t tensor_at(const work *w, Py_ssize_t at) noexcept nogil:
+    """The last tensor that begins at or before an element."""
+    cdef Py_ssize_t low = 0, high = w.n_tensors, t
+    while high - low > 1:
+        t = (low + high) // 2
+        if w.starts[t] <= at:
+            low = t
+        else:
+            high = t
+    return low
+
+
 cdef inline void set_scale(double *h, double scale, Py_ssize_t itemsize) noexcept nogil:
     """Set the gradient's scale among the scalars of a call for real numbers."""
     if itemsize == 4:
