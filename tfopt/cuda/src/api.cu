@@ -121,9 +121,9 @@ API int tfopt_cuda_outside(int device, void *stream_, const void *indices, int i
 API int tfopt_cuda_rows(int device, void *stream_, int rule, int types, void *const *data,
                         const void *grad, const void *indices, const void *sources,
                         int index_size, std::int64_t n, std::int64_t n_rows, std::int64_t inner,
-                        const double *scalars, int constants, double bound, const void *factors, int clips_each,
-                        double decay, const tfopt_device_storage *stored, int duplicates, int lazy,
-                        int refuse, std::int64_t *at) {
+                        const double *scalars, int constants, double bound, const void *factors,
+                        int clips_each, double decay, const tfopt_device_storage *stored,
+                        int duplicates, int lazy, int refuse, std::int64_t *at) {
     const OnDevice on(device);
     const auto stream = static_cast<cudaStream_t>(stream_);
     const bool waits = refuse || duplicates == ERROR;
