@@ -30,7 +30,8 @@ cdef inline void add_rows(real *sums, const Py_ssize_t *numbers, char *rows, Py_
                           const Py_ssize_t *places, Py_ssize_t n, Py_ssize_t width, double bound,
                           double scale) noexcept nogil:
     cdef real high = <real>bound, factor = <real>scale
-    cdef Py_ssize_t i, j, run, stop, row_bytes = width * sizeof(real), fetched = min(row_bytes, FETCHED)
+    cdef Py_ssize_t i, j, run, stop, row_bytes = width * sizeof(real)
+    cdef Py_ssize_t fetched = min(row_bytes, FETCHED)
     cdef char *base = <char *>sums
     cdef real *total
     cdef const real *row[MOST]
