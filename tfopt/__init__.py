@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     )
     from tfopt.autodiff.custom_gradient import custom_gradient
     from tfopt.autodiff.function import function
-    from tfopt.bags import Bags
+    from tfopt.bags import Bags, lookup_bags
     from tfopt.clip_ops import (
         clip_by_average_norm,
         clip_by_global_norm,
@@ -115,6 +115,7 @@ __all__ = [
     "gradient_override_map",
     "jvp",
     "linalg",
+    "lookup_bags",
     "no_gradient",
     "optimizers",
     "raw_ops",
@@ -153,6 +154,7 @@ _MODULES = {
 }
 _ORIGINS = {
     "Bags": "bags",
+    "lookup_bags": "bags",
     "IndexedSlices": "indexed_slices",
     "SparseRows": "sparse_rows",
     "Variable": "variable",

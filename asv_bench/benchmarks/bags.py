@@ -100,3 +100,50 @@ class PooledLookups:
         k = self.params[1].index(what)
         theirs, ours = best_times(getattr(batch, rival)()[k], batch.bags()[k])
         return theirs / ours
+
+
+class TablesTogether:
+    """26 tables of 100 000 rows of 16, each with 2048 bags; how many times as long others take."""
+
+    params = ["one after another", "torch"]
+    param_names = ("rival",)
+    unit = "times the time of one call"
+    timeout = 120
+
+    def track_ratio(self, rival: str) -> float:
+        make, together = public("bags.Bags"), public("bags.lookup_bags")
+        random = np.random.default_rng(0)
+        lists = [_some_bags(random) for _ in range(26)]
+        tables = [filled((100_000, 16), seed=k) for k in range(26)]
+        bags = [make(*each, 100_000) for each in lists]
+
+        def one_after_another() -> None:
+            for each, table in zip(bags, tables, strict=True):
+                each.lookup(table)
+
+        theirs = one_after_another if rival != "torch" else _of_torch(lists, tables)
+        others, ours = best_times(theirs, lambda: together(bags, tables))
+        return others / ours
+
+
+def _some_bags(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return ids and offsets of bags of one to three ids."""
+    lengths = random.integers(1, 4, 2048)
+    return random.integers(100_000, size=lengths.sum()), np.append(0, np.cumsum(lengths)[:-1])
+
+
+def _of_torch(lists: list[tuple[np.ndarray, np.ndarray]], tables: list[np.ndarray]) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise NotImplementedError("torch is not installed") from error
+    look_up = torch.nn.functional.embedding_bag
+    given = [tuple(map(torch.from_numpy, (ids, table, offsets)))
+             for (ids, offsets), table in zip(lists, tables, strict=True)]  # fmt: skip
+
+    def one_after_another() -> None:
+        with torch.no_grad():
+            for each in given:
+                look_up(*each, mode="sum")
+
+    return one_after_another

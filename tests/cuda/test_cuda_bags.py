@@ -96,6 +96,18 @@ def test_results_have_the_bits_of_the_specification(
     assert found.dense_shape == table.shape
 
 
+def test_tables_on_the_device_and_on_the_host_together() -> None:
+    bags = [drawn_bags("some", k) for k in range(3)]
+    tables = [some_numbers(k, (N_ROWS, 3 + k), "float32") for k in range(3)]
+    found = tfopt.lookup_bags(bags, [there(tables[0]), tables[1], there(tables[2])])
+    for k, (each, table) in enumerate(zip(bags, tables, strict=True)):
+        wanted = each.lookup(table)
+        if k == 1:
+            assert_same_bits(found[k], wanted, "on the host")
+        else:
+            same(found[k], wanted, "on the device")
+
+
 def test_ids_on_the_device() -> None:
     """They, offsets and weights are copied to the host."""
     ids, offsets, weights = np.array([3, 0, 3]), np.array([0, 2]), np.array([1.0, 2.0, 4.0])

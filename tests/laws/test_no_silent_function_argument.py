@@ -504,6 +504,13 @@ CALLS = {
         lambda: {"values": np.ones((2, 3)), "indices": np.array([1, 0])},
         {"dense_shape": (4, 3)},
     ),
+    "lookup_bags": Call(
+        tfopt.lookup_bags,
+        lambda: {
+            "bags": [tfopt.Bags([1, 0], [0, 1], 3)], "tables": [np.arange(6.0).reshape(3, 2)],
+        },
+        {"bags": [tfopt.Bags([1, 0], [0], 3)], "tables": [np.ones((3, 2))]},
+    ),
     "Bags": Call(
         tfopt.Bags,
         lambda: {"ids": np.array([1, 0]), "offsets": np.array([0, 2]), "n_rows": 3},

@@ -447,6 +447,9 @@ GOOD: dict[str, Any] = {
         np.ones((3, 2)), np.array([0, 1, 0]), np.zeros((2, 2)), float("inf"), 1.0,
         np.array([2, 1, 0]), np.ones(3),
     ],
+    "update.dedup.add_many": lambda: [
+        [(np.ones((3, 2)), np.array([0, 1, 0]), np.zeros((2, 2)), np.array([2, 1, 0]), np.ones(3))]
+    ],
     "reduce.norms.use_sums": lambda: [STEPS.sums_capsule],
     "reduce.norms.norm": lambda: [[np.ones(3), np.ones((2, 2)).T], [1.0, 2.0]],
     "reduce.norms.span_sums": lambda: [np.ones((2, 2)).T],

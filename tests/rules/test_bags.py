@@ -120,6 +120,36 @@ def test_many_bags_have_the_same_bits_on_any_number_of_threads(
         assert_equal(bags.gradient(g).values, rows.values, "gradient")
 
 
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_tables_looked_up_together_have_the_bits_of_one_after_another(threads: int) -> None:
+    """Of all dtypes and widths, weighted or not; some have no ids, some are not contiguous."""
+    tfopt.threads.set_num_threads(threads)
+    random = np.random.default_rng(0)
+    bags, tables = [], []
+    for k, dtype in enumerate(DTYPES * 3):
+        n, width = (3000, 0, 7)[k % 3], (40, 1, 3, 0)[k % 4]
+        weights = random.standard_normal(n) if k % 2 else None
+        offsets = np.sort(random.integers(0, n + 1, 50))
+        offsets[0] = 0
+        bags.append(Bags(random.integers(90, size=n), offsets, 90, ("sum", "mean")[k // 2 % 2],
+                         weights))  # fmt: skip
+        table = random.standard_normal((90, width)).astype(np.float32).astype(dtype_named(dtype))
+        tables.append(lay_out(table, list(LAYOUTS)[k % len(LAYOUTS)]))
+    found = tfopt.lookup_bags(bags, tables)
+    for each, table, pooled in zip(bags, tables, found, strict=True):
+        assert_equal(pooled, each.lookup(table), repr(each))
+    assert tfopt.lookup_bags([], []) == []
+
+
+def test_tapes_record_variables_among_tables() -> None:
+    bags = [Bags([1, 3, 1], [0, 2], 4), Bags([0, 2], [0, 1], 3)]
+    variable, array = tfopt.Variable(np.ones((4, 2))), np.ones((3, 2))
+    with tfopt.GradientTape() as tape:
+        first, second = tfopt.lookup_bags(bags, [variable, array])
+    assert tape.gradient(first, variable).indices.tolist() == [1, 3]
+    assert_equal(second, bags[1].lookup(array), "an array")
+
+
 def test_bags_of_torch_tensors() -> None:
     torch = pytest.importorskip("torch")
     table = torch.arange(12.0).reshape(4, 3)
@@ -429,6 +459,13 @@ def read_only() -> np.ndarray:
         (lambda: BAGS.lookup(TABLE, out=[0.0]), InvalidTypeError, "not list"),
         (lambda: BAGS.lookup(TABLE, out=read_only()), InvalidArgumentError, "out is read-only"),
         (lambda: BAGS.lookup(tfopt.Variable(TABLE), out=TABLE[:2]), TypeError, "no gradient"),
+        (lambda: tfopt.lookup_bags([BAGS], []), InvalidArgumentError, "1 bags, but 0 tables"),
+        (lambda: tfopt.lookup_bags([BAGS, TABLE], [TABLE, TABLE]), InvalidTypeError,
+         r"bags\[1\] must be Bags, not ndarray"),
+        (lambda: tfopt.lookup_bags([BAGS, BAGS], [TABLE, TABLE[:3]]), InvalidArgumentError,
+         r"tables\[1\] must have 4 rows, one for each row of the table"),
+        (lambda: tfopt.lookup_bags([BAGS], [TABLE.astype(int)]), InvalidTypeError,
+         r"tables\[0\] must be floats .* int64"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Any, error: type, message: str) -> None:

@@ -253,7 +253,7 @@ class Bags:
                 f"{name} must be floats or complex of at most double precision, not {given.dtype}"
             )
         if given.shape[:1] != (n,):
-            what = "row of the table" if name == "table" else "bag"
+            what = "bag" if name == "g" else "row of the table"
             raise InvalidArgumentError(
                 f"{name} must have {n} rows, one for each {what}, not the shape {given.shape}"
             )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -17,7 +18,16 @@ from tfopt.kernels.update import dedup
 if TYPE_CHECKING:
     from tfopt.bags.bags import Bags
 
-__all__ = ["COMPUTED", "LOOKUP", "ROWS", "OnHost", "computed_in", "pooled", "rows_of"]
+__all__ = [
+    "COMPUTED",
+    "LOOKUP",
+    "ROWS",
+    "OnHost",
+    "computed_in",
+    "pooled",
+    "pooled_together",
+    "rows_of",
+]
 
 #: The dtypes of gradients that a step sums itself.
 _SHARED = np.dtype(np.float32), np.dtype(np.float64)
@@ -66,30 +76,59 @@ class OnHost(Beside):
         return self.bags._bag, self.bags._ids
 
 
+class _Lookup(NamedTuple):
+    """A lookup of a table: what is added up, and where."""
+
+    table: np.ndarray
+    bags: Bags
+    out: np.ndarray | None
+    result: np.ndarray
+    added: tuple[Any, ...]  # rows, places, sums, ids and weights
+
+    @classmethod
+    def of(cls, table: np.ndarray, bags: Bags, out: np.ndarray | None) -> Self:
+        shape, computed = (len(bags), *table.shape[1:]), computed_in(table.dtype)
+        if out is not None:
+            check_out(out, shape, table.dtype)
+        rows, ids, first = table, bags._ids, table[:1]
+        if not (first.flags.c_contiguous and first.flags.aligned):  # rows are not runs of numbers
+            distinct, ids = bags._distinct()
+            rows = table[distinct]
+        width = math.prod(shape[1:])
+        result = np.empty(shape, computed)
+        if out is not None and out.dtype == computed and out.flags.carray:
+            result = result if np.may_share_memory(out, table) else out
+        matrices = rows.reshape(len(rows), width), result.reshape(len(bags), width)
+        added = matrices[0], bags._bag, matrices[1], ids, bags._weights
+        return cls(table, bags, out, result, added)
+
+    def pooled(self) -> np.ndarray:
+        """Return the pooled rows, after they have been added up."""
+        table, bags, out, result, (*_, sums, _, _) = self
+        bags._divide(sums, sums)
+        if out is None and table.dtype == result.dtype:
+            return result
+        with np.errstate(over="ignore"):  # rounding to infinity gives no warning
+            if out is None:
+                return result.astype(table.dtype)
+            if result is not out:
+                out[...] = result
+        return out
+
+
 def pooled(table: np.ndarray, bags: Bags, out: np.ndarray | None = None) -> np.ndarray:
     """Return the pooled rows of each bag of a table."""
-    shape, computed = (len(bags), *table.shape[1:]), computed_in(table.dtype)
-    if out is not None:
-        check_out(out, shape, table.dtype)
-    ids, first = bags._ids, table[:1]
-    if not (first.flags.c_contiguous and first.flags.aligned):  # rows are not runs of numbers
-        distinct, ids = bags._distinct()
-        table = table[distinct]
-    width = math.prod(shape[1:])
-    result = np.empty(shape, computed)
-    if out is not None and out.dtype == computed and out.flags.carray:
-        result = result if np.may_share_memory(out, table) else out
-    rows, sums = table.reshape(len(table), width), result.reshape(len(bags), width)
-    dedup.add_rows(rows, bags._bag, sums, math.inf, 1.0, ids, bags._weights)
-    bags._divide(sums, sums)
-    if out is None and table.dtype == computed:
-        return result
-    with np.errstate(over="ignore"):  # rounding to infinity gives no warning
-        if out is None:
-            return result.astype(table.dtype)
-        if result is not out:
-            out[...] = result
-    return out
+    lookup = _Lookup.of(table, bags, out)
+    rows, places, sums, *others = lookup.added
+    dedup.add_rows(rows, places, sums, math.inf, 1.0, *others)
+    return lookup.pooled()
+
+
+def pooled_together(tables: Sequence[np.ndarray], bags: Sequence[Bags]) -> list[np.ndarray]:
+    """Return the pooled rows of several tables, which threads share."""
+    lookups = [_Lookup.of(*each, None) for each in zip(tables, bags, strict=True)]
+    dedup.add_many([lookup.added for lookup in lookups])
+    return [lookup.pooled() for lookup in lookups]
 
 
 def rows_of(g: np.ndarray, bags: Bags) -> np.ndarray:

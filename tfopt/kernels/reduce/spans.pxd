@@ -56,21 +56,12 @@ cdef inline void visit(const source *s, Py_ssize_t start, Py_ssize_t count, lane
         take(buffer, filled, scale, lanes)
 
 
-cdef inline void clear(double *lanes, Py_ssize_t used) noexcept nogil:
-    """Set the lanes to zero that `fold` reads if so many elements are added."""
+cdef inline void clear(double *lanes, Py_ssize_t first, Py_ssize_t used) noexcept nogil:
+    """Set the lanes to zero, from the first on, that `fold` reads if so many are used."""
     cdef Py_ssize_t i, n = 1
     while n < used and n < LANES:
         n *= 2
-    for i in range(n):
-        lanes[i] = 0
-
-
-cdef inline void clear_others(double *lanes, Py_ssize_t used) noexcept nogil:
-    """Set the lanes to zero that `fold` reads beside those that are used."""
-    cdef Py_ssize_t i, n = 1
-    while n < used and n < LANES:
-        n *= 2
-    for i in range(used, n):
+    for i in range(first, n):
         lanes[i] = 0
 
 

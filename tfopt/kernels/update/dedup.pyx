@@ -2,6 +2,7 @@
 
 from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
 import numpy as np
@@ -18,7 +19,9 @@ from tfopt.kernels.platform.halves cimport widen_t
 from tfopt.kernels.platform.machine cimport (
     fp_enter, fp_leave, fp_state, prefetch_row, raise_flag, read_once, within,
 )
-from tfopt.kernels.platform.runtime cimport flush_denormals, gather_team, run_team, team
+from tfopt.kernels.platform.runtime cimport (
+    flush_denormals, gather_team, run_team, share_of, team,
+)
 from tfopt.kernels.reduce.norms cimport sums_in_use
 from tfopt.kernels.reduce.row_sums cimport FETCHED, ROWS_AHEAD, add_rows_t, limited
 from tfopt.kernels.update.distinct cimport place_of, table_size
@@ -204,20 +207,13 @@ cdef void _add_owned_rows(const void *given, int owner, int owners) noexcept nog
     fp_leave(caller)
 
 
-def add_rows(cnp.ndarray rows not None, const Py_ssize_t[::1] place not None,
-             cnp.ndarray sums not None, double bound, double scale,
-             const Py_ssize_t[::1] at=None, const double[::1] weights=None):
-    """Set each sum to the sum, in order, of the rows with its position.
-
-    Real rows are clamped to the bound first, and multiplied by the scale. With `at`, the terms are
-    these rows instead of all in turn, which need not follow each other in memory; such sums keep
-    denormal numbers. With weights, these multiply the terms. Rows of 16 bits are added up in
-    float32.
-    """
-    cdef int outside = 0, typenum = cnp.PyArray_TYPE(sums), storage = storage_of(rows)
+cdef bint _describe(addition *a, cnp.ndarray rows, const Py_ssize_t[::1] place, cnp.ndarray sums,
+                    double bound, double scale, const Py_ssize_t[::1] at,
+                    const double[::1] weights, int *outside) except -1:
+    """Check what is to be added; return False if there is nothing, and the sums are zeros."""
+    cdef int typenum = cnp.PyArray_TYPE(sums), storage = storage_of(rows)
     cdef bint is_complex = cnp.PyArray_ISCOMPLEX(sums)
     cdef bint is_double = typenum == cnp.NPY_FLOAT64 or typenum == cnp.NPY_COMPLEX128
-    cdef addition a
     if (typenum not in (cnp.NPY_FLOAT32, cnp.NPY_FLOAT64, cnp.NPY_COMPLEX64, cnp.NPY_COMPLEX128)
             or (storage > NATIVE and typenum != cnp.NPY_FLOAT32)
             or (storage <= NATIVE and cnp.PyArray_TYPE(rows) != typenum)
@@ -234,29 +230,112 @@ def add_rows(cnp.ndarray rows not None, const Py_ssize_t[::1] place not None,
         check_length("weights", weights.shape[0], a.n_terms)
     if a.n_terms == 0 or cnp.PyArray_SIZE(rows) == 0:
         sums[...] = 0
-        return
+        return False
     a.add = sums_in_use().rows[is_double]
     a.rows, a.sums = cnp.PyArray_BYTES(rows), cnp.PyArray_BYTES(sums)
     a.width = cnp.PyArray_DIM(rows, 1) * (2 if is_complex else 1)
     a.stride, a.sum_bytes = cnp.PyArray_STRIDE(rows, 0), a.width * (8 if is_double else 4)
-    a.widen, a.wide = NULL, NULL
-    cdef team threads = gather_team(a.n_terms * a.width, 2)
-    if storage > NATIVE:
-        a.widen = halves_in_use().widen[storage]
-        wide = np.empty((threads.size, a.width), np.float32)
-        a.wide = <float *>cnp.PyArray_DATA(<cnp.ndarray>wide)
+    a.widen, a.wide = halves_in_use().widen[storage] if storage > NATIVE else NULL, NULL
     a.n_rows, a.n_sums = cnp.PyArray_DIM(rows, 0), cnp.PyArray_DIM(sums, 0)
     a.place, a.at = &place[0], NULL if at is None else &at[0]
     a.weights = NULL if weights is None else &weights[0]
-    a.bound, a.scale, a.outside = bound, scale, &outside
+    a.bound, a.scale, a.outside = bound, scale, outside
     a.flush = at is None and flush_denormals()
+    return True
+
+
+cdef object _room(addition *a, int threads):
+    """Memory in which threads widen rows of 16 bits; None if there are none."""
+    if a.widen == NULL:
+        return None
+    wide = np.empty((threads, a.width), np.float32)
+    a.wide = <float *>cnp.PyArray_DATA(<cnp.ndarray>wide)
+    return wide
+
+
+cdef int _refuse(const addition *a, place, at) except -1:
+    check_indices(place, a.n_sums, "place")
+    if at is not None:
+        check_indices(at, a.n_rows, "at")
+    raise InvalidArgumentError("place was changed while it was read")
+
+
+def add_rows(cnp.ndarray rows not None, const Py_ssize_t[::1] place not None,
+             cnp.ndarray sums not None, double bound, double scale,
+             const Py_ssize_t[::1] at=None, const double[::1] weights=None):
+    """Set each sum to the sum, in order, of the rows with its position.
+
+    Real rows are clamped to the bound first, and multiplied by the scale. With `at`, the terms are
+    these rows instead of all in turn, which need not follow each other in memory; such sums keep
+    denormal numbers. With weights, these multiply the terms. Rows of 16 bits are added up in
+    float32.
+    """
+    cdef int outside = 0
+    cdef addition a
+    if not _describe(&a, rows, place, sums, bound, scale, at, weights, &outside):
+        return
+    cdef team threads = gather_team(a.n_terms * a.width, 2)
+    wide = _room(&a, threads.size)
     with nogil:
         run_team(threads, _add_owned_rows, &a)
     if outside:
-        check_indices(place, a.n_sums, "place")
-        if at is not None:
-            check_indices(at, a.n_rows, "at")
-        raise InvalidArgumentError("place was changed while it was read")
+        _refuse(&a, place, at)
+
+
+cdef struct additions:
+    const addition *each
+    Py_ssize_t n
+    Py_ssize_t work         # of all
+
+
+cdef inline Py_ssize_t _work(const addition *a) noexcept nogil:
+    return a.n_terms * a.width
+
+
+cdef void _add_share(const void *given, int thread, int threads) noexcept nogil:
+    """Add the rows of those lists whose middles are in a thread's share of the work."""
+    cdef const additions *all_ = <const additions *>given
+    cdef Py_ssize_t k, before = 0, middle
+    for k in range(all_.n):
+        middle = before + _work(&all_.each[k]) // 2
+        before += _work(&all_.each[k])
+        if share_of(all_.work, thread, threads) <= middle < share_of(all_.work, thread + 1, threads):
+            _add_owned_rows(&all_.each[k], 0, 1)
+
+
+def add_many(list lists not None):
+    """Set sums as `add_rows` does without a bound, for several lists of rows; threads share these.
+
+    Parameters
+    ----------
+    lists : list of tuple
+        Of each: the rows, the places, the sums, `at`, and weights or None.
+    """
+    cdef Py_ssize_t k, n = len(lists)
+    cdef int outside = 0
+    cdef additions all_ = additions(NULL, 0, 0)
+    cdef addition *each = <addition *>malloc((n + 1) * sizeof(addition))
+    cdef team threads
+    cdef list held = []
+    if each == NULL:
+        raise MemoryError
+    all_.each = each
+    try:
+        for rows, place, sums, at, weights in lists:
+            if _describe(&each[all_.n], rows, place, sums, INFINITY, 1, at, weights, &outside):
+                held.append(_room(&each[all_.n], 1))
+                all_.work += _work(&each[all_.n])
+                all_.n += 1
+        threads = gather_team(all_.work, 2)
+        with nogil:
+            run_team(threads, _add_share, &all_)
+        if outside:
+            for rows, place, sums, at, weights in lists:
+                check_indices(place, len(sums), "place")
+                check_indices(at, len(rows), "at")
+            raise InvalidArgumentError("place was changed while it was read")
+    finally:
+        free(each)
 
 
 cdef bint _has_runs(cnp.ndarray rows):

@@ -63,7 +63,7 @@ cdef void _look(real **p, Py_ssize_t n, watch *w, int last) noexcept nogil:
     cdef int64_t nonfinite = 0, at_bound = 0, exponent = 0
     cdef Py_ssize_t i
     memcpy(before, p[0], n * sizeof(real))
-    clear(lanes, n)
+    clear(lanes, 0, n)
     sums_in_use().squares[sizeof(real) == 8](grad, n, 1, lanes)
     squares = fold(lanes, n, False)
     if squares - squares != 0:      # or finite numbers whose squares overflow
@@ -85,7 +85,7 @@ cdef void _compare(real **p, Py_ssize_t n, watch *w) noexcept nogil:
     cdef span_lanes lanes
     cdef double squares
     cdef int64_t exponent = 0
-    clear(lanes, n)
+    clear(lanes, 0, n)
     sums_in_use().differences[sizeof(real) == 8](p[0], before, n, lanes)
     squares = fold(lanes, n, False)
     if sizeof(real) == 8 and misses(squares):

@@ -73,7 +73,7 @@ cdef void _sum_span(const work *w, const tensor *t, Py_ssize_t start, const void
     cdef Py_ssize_t stop = min(start + SPAN, t.size), at = start, n
     cdef int k
     for k in range(w.n_sums):
-        clear(lanes[k], stop - start)
+        clear(lanes[k], 0, stop - start)
     while at < stop:
         if t.axes == NULL:
             n = stop - at
