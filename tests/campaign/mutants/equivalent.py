@@ -90,8 +90,6 @@ EQUIVALENT: dict[str, str] = {
         "a norm that is 0 or infinite is found twice"
     ),
     "tfopt/kernels/reduce/norms.pyx::slice_norms: if t.size == 1: -> if t.size == 2:": (_THREADS),
-    "tfopt/kernels/reduce/row_sums.pxd::add_rows: if i + ROWS_AHEAD < n: -> if "
-    "i + ROWS_AHEAD <= n:": ("what is prefetched"),
     "tfopt/kernels/linear/interior_point.pyx::_run: end_share(&t) -> pass": (_THREADS),
     "tfopt/kernels/linear/loss_formulas.pxd::logistic_root: d = -h * h1 / fmax(h1"
     " * h1 - h * v * (r - p) / 2, h1 * h1 / 2) -> d = h * h1 / fmax(h1 * h1 - h"
@@ -215,9 +213,9 @@ EQUIVALENT: dict[str, str] = {
     "tfopt/kernels/update/commit.pyx::carry_out: (<Write>write).check() -> pass": (
         "launches on a GPU alone have something to check"
     ),
-    "tfopt/kernels/reduce/row_sums.pxd::add_rows: cdef Py_ssize_t i, j, row_byte"
-    "s = width * sizeof(real), fetched = min(row_bytes, FETCHED) -> cdef Py_ssiz"
-    "e_t i, j, row_bytes = width , fetched = min(row_bytes, FETCHED)": ("what is prefetched"),
+    "tfopt/kernels/reduce/row_sums.pxd::add_rows: cdef Py_ssize_t i, j, run, sto"
+    "p, row_bytes = width * sizeof(real) -> cdef Py_ssize_t i, j, run, stop, row"
+    "_bytes = width": ("what is prefetched"),
     "tfopt/kernels/linear/loss_formulas.pxd::cornered_value: return (high if r >"
     " 0 else low) * beyond(r, epsilon) -> return (high if r >= 0 else low) * bey"
     "ond(r, epsilon)": ("beyond a corner by 0, any slope gives 0"),
