@@ -42,7 +42,7 @@ def lookup_bags(bags: Sequence[Bags], tables: Sequence[Any]) -> list[Any]:
 
     See Also
     --------
-    tfopt.optimizers.Adam.apply_gradients : a step of several tables.
+    tfopt.Bags.gradient : the gradient of a table, of which a step takes those of several.
 
     Examples
     --------

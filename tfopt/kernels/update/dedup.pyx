@@ -275,7 +275,7 @@ def add_rows(cnp.ndarray rows not None, const Py_ssize_t[::1] place not None,
     if not _describe(&a, rows, place, sums, bound, scale, at, weights, &outside):
         return
     cdef team threads = gather_team(a.n_terms * a.width, 2)
-    wide = _room(&a, threads.size)
+    _held = _room(&a, threads.size)
     with nogil:
         run_team(threads, _add_owned_rows, &a)
     if outside:
@@ -295,11 +295,13 @@ cdef inline Py_ssize_t _work(const addition *a) noexcept nogil:
 cdef void _add_share(const void *given, int thread, int threads) noexcept nogil:
     """Add the rows of those lists whose middles are in a thread's share of the work."""
     cdef const additions *all_ = <const additions *>given
+    cdef Py_ssize_t start = share_of(all_.work, thread, threads)
+    cdef Py_ssize_t stop = share_of(all_.work, thread + 1, threads)
     cdef Py_ssize_t k, before = 0, middle
     for k in range(all_.n):
         middle = before + _work(&all_.each[k]) // 2
         before += _work(&all_.each[k])
-        if share_of(all_.work, thread, threads) <= middle < share_of(all_.work, thread + 1, threads):
+        if start <= middle < stop:
             _add_owned_rows(&all_.each[k], 0, 1)
 
 
@@ -311,7 +313,7 @@ def add_many(list lists not None):
     lists : list of tuple
         Of each: the rows, the places, the sums, `at`, and weights or None.
     """
-    cdef Py_ssize_t k, n = len(lists)
+    cdef Py_ssize_t n = len(lists)
     cdef int outside = 0
     cdef additions all_ = additions(NULL, 0, 0)
     cdef addition *each = <addition *>malloc((n + 1) * sizeof(addition))
@@ -330,7 +332,7 @@ def add_many(list lists not None):
         with nogil:
             run_team(threads, _add_share, &all_)
         if outside:
-            for rows, place, sums, at, weights in lists:
+            for rows, place, sums, at, _ in lists:
                 check_indices(place, len(sums), "place")
                 check_indices(at, len(rows), "at")
             raise InvalidArgumentError("place was changed while it was read")
