@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .common import best_times, filled, public
+from .common import best_times, filled, installed, public
 
 ROWS, WIDTH, BAGS, IDS = 1_000_000, 64, 1024, 20_000
 RATE = 0.01
@@ -67,10 +67,7 @@ class _Batch:
 
     def torch(self) -> tuple[Callable[[], Any], ...]:
         """Return those of EmbeddingBag, with sparse gradients and SparseAdam."""
-        try:
-            import torch
-        except ImportError as error:
-            raise NotImplementedError("torch is not installed") from error
+        torch = installed("torch")
         bag = torch.nn.EmbeddingBag(ROWS, WIDTH, mode="mean", sparse=True)
         optimizer = torch.optim.SparseAdam(bag.parameters(), RATE)
         ids, offsets, g = map(torch.from_numpy, (self.ids, self.offsets, self.g))
@@ -133,10 +130,7 @@ def _some_bags(random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _of_torch(lists: list[tuple[np.ndarray, np.ndarray]], tables: list[np.ndarray]) -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise NotImplementedError("torch is not installed") from error
+    torch = installed("torch")
     look_up = torch.nn.functional.embedding_bag
     given = [tuple(map(torch.from_numpy, (ids, table, offsets)))
              for (ids, offsets), table in zip(lists, tables, strict=True)]  # fmt: skip

@@ -91,6 +91,14 @@ def public(path: str) -> Any:
         raise NotImplementedError(f"this tfopt has no {path}") from error
 
 
+def installed(name: str) -> Any:
+    """Return a rival's module; skip the benchmark if it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise NotImplementedError(f"{name} is not installed") from error
+
+
 def filled(shape: int | tuple[int, ...], dtype: str = "float32", seed: int = 0) -> np.ndarray:
     """Return an array of positive numbers in memory that has been touched.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import tfopt
 
-from .common import best_times, filled, public
+from .common import best_times, filled, installed, public
 
 
 class _Function(NamedTuple):
@@ -148,16 +148,11 @@ class FunctionsOnTapes:
         return mine / other_time
 
 
-class ForwardDerivatives:
+class ForwardDerivatives(FunctionsOnTapes):
     """A function and its derivative along a direction; how many times as long it takes.
 
     Relative to the value without a tape, and to torch's forward mode on one thread.
     """
-
-    params = [list(_FUNCTIONS), ["the value alone", "torch"]]
-    param_names = ("function", "relative to")
-    unit = "times the time of the other"
-    timeout = 120
 
     def track_ratio(self, function: str, other: str) -> float:
         case = _FUNCTIONS[function]()
@@ -173,10 +168,7 @@ class ForwardDerivatives:
 
 
 def _along_with_torch(case: _Function, direction: np.ndarray) -> Callable[[], Any]:
-    try:
-        import torch
-    except ImportError as error:
-        raise NotImplementedError("torch is not installed") from error
+    torch = installed("torch")
     torch.set_num_threads(1)
     function, x, v = partial(case.torch, torch), *map(torch.from_numpy, (case.x, direction))
     try:
@@ -187,10 +179,7 @@ def _along_with_torch(case: _Function, direction: np.ndarray) -> Callable[[], An
 
 
 def _of_torch(case: _Function) -> Callable[[], Any]:
-    try:
-        import torch
-    except ImportError as error:
-        raise NotImplementedError("torch is not installed") from error
+    torch = installed("torch")
     torch.set_num_threads(1)
     x = torch.from_numpy(case.x).requires_grad_()
 

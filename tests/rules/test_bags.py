@@ -141,11 +141,16 @@ def test_tables_looked_up_together_have_the_bits_of_one_after_another(threads: i
     assert tfopt.lookup_bags([], []) == []
 
 
-def test_tapes_record_variables_among_tables() -> None:
+@pytest.mark.parametrize("traced", [False, True])
+def test_tapes_record_variables_among_tables(traced: bool) -> None:
     bags = [Bags([1, 3, 1], [0, 2], 4), Bags([0, 2], [0, 1], 3)]
     variable, array = tfopt.Variable(np.ones((4, 2))), np.ones((3, 2))
+
+    def look_up(*tables: Any) -> list[Any]:
+        return tfopt.lookup_bags(bags, tables)
+
     with tfopt.GradientTape() as tape:
-        first, second = tfopt.lookup_bags(bags, [variable, array])
+        first, second = (tfopt.function(look_up) if traced else look_up)(variable, array)
     assert tape.gradient(first, variable).indices.tolist() == [1, 3]
     assert_equal(second, bags[1].lookup(array), "an array")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from tfopt.bags.on_host import COMPUTED
 from tfopt.bags.summed_later import Beside
 from tfopt.cuda.calls import MOST_COLUMNS
 from tfopt.cuda.device_array import DeviceArray, as_device_array
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["BagsBeside"]
 
 _MOST = 2**31 - 1  # ids, bags and rows: the library counts them in 32 bits
-_NARROW = ("float16", "bfloat16")  # whose sums and means are computed in float32
-_POOLED = (*_NARROW, "float32", "float64")
+_POOLED = [name for name, computed in COMPUTED.items() if computed.kind == "f"]
 
 
 class BagsBeside(Beside):
@@ -48,14 +48,13 @@ class BagsBeside(Beside):
 
     @property
     def can_wait(self) -> bool:
-        exact = self.bags.pooling == "sum" or self._there.dtype not in _NARROW
-        return self.bags._weights is None and exact
+        return self.bags._weights is None and not self._rounds_means
 
     def of_rows(self) -> Any:
         self._check()
-        if self.bags.pooling == "sum" or self._there.dtype not in _NARROW:
+        if not self._rounds_means:
             return self.divided().sums()
-        wide = copies_of([self.array], self.name, [np.dtype(np.float32)])[0]
+        wide = copies_of([self.array], self.name, [self._computed])[0]
         sums = self._of(wide).divided().sums()
         return copies_of([sums], self.name, [dtype_of(self.array)])[0]
 
@@ -109,7 +108,12 @@ class BagsBeside(Beside):
 
     @property
     def _computed(self) -> np.dtype[Any]:
-        return np.dtype("f8" if self._there.dtype == "float64" else "f4")
+        return COMPUTED[self._there.dtype]
+
+    @property
+    def _rounds_means(self) -> bool:
+        """Whether a gradient that is divided has more digits than the array."""
+        return self.bags.pooling == "mean" and self._computed.name != self._there.dtype
 
     def _copy(self, name: str, make: Callable[[Bags], np.ndarray]) -> Any:
         there = self._there

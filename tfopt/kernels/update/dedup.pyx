@@ -253,10 +253,12 @@ cdef object _room(addition *a, int threads):
     return wide
 
 
-cdef int _refuse(const addition *a, place, at) except -1:
-    check_indices(place, a.n_sums, "place")
-    if at is not None:
-        check_indices(at, a.n_rows, "at")
+cdef int _refuse(list lists) except -1:
+    """Say what is outside, of lists as `add_many` takes them."""
+    for rows, place, sums, at, _ in lists:
+        check_indices(place, len(sums), "place")
+        if at is not None:
+            check_indices(at, len(rows), "at")
     raise InvalidArgumentError("place was changed while it was read")
 
 
@@ -279,7 +281,7 @@ def add_rows(cnp.ndarray rows not None, const Py_ssize_t[::1] place not None,
     with nogil:
         run_team(threads, _add_owned_rows, &a)
     if outside:
-        _refuse(&a, place, at)
+        _refuse([(rows, place, sums, at, weights)])
 
 
 cdef struct additions:
@@ -332,10 +334,7 @@ def add_many(list lists not None):
         with nogil:
             run_team(threads, _add_share, &all_)
         if outside:
-            for rows, place, sums, at, _ in lists:
-                check_indices(place, len(sums), "place")
-                check_indices(at, len(rows), "at")
-            raise InvalidArgumentError("place was changed while it was read")
+            _refuse(lists)
     finally:
         free(each)
 
